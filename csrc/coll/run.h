@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The one engine that runs plans, piece by piece, over the lanes of any transport. */
+#ifndef TC_COLL_RUN_H
+#define TC_COLL_RUN_H
+
+#include "coll/plan.h"
+
+/* A lane as a plan run sees it. `lane` is the other rank for a pair lane, TC_LANE_MCAST
+ * for the own multicast lane on the writing side; for reading, `mcast` tells the
+ * multicast lane of rank `lane` from the pair lane of rank `lane`. */
+#define TC_LANE_MCAST (-1)
+
+/* The lanes of one communicator. None of these waits.
+ *
+ * Invariant: a slot that `reserve` returned belongs to the writer until `publish`, then
+ * to its readers until each has called `release`. Pieces of a lane arrive in the order
+ * they were published. */
+typedef struct tc_lanes {
+    void *ctx;
+    /* A slot to write the next piece into, or NULL while the lane is full. Asked again
+     * before `publish`, it returns the same slot. */
+    void *(*reserve)(void *ctx, int32_t lane);
+    /* Hands the reserved slot with its first `bytes` bytes to the readers. `total` is
+     * the step's byte count, by which the reader recognises a mismatch. */
+    void (*publish)(void *ctx, int32_t lane, uint32_t bytes, uint64_t total);
+    /* The oldest piece not yet released and its length, or NULL while there is none.
+     * *status_p is TC_OK, or an error where the piece belongs to another call or its
+     * sender announced another total than `total` (the transport keeps the details). */
+    const void *(*peek)(void *ctx, int32_t lane, bool mcast, uint64_t total,
+                        uint32_t *bytes_p, tc_status *status_p);
+    void (*release)(void *ctx, int32_t lane, bool mcast);
+} tc_lanes;
+
+typedef void (*tc_run_reduce_fn)(void *dst, const void *const *srcs, int n,
+                                 size_t count);
+
+/* State of one running plan. Made for one call; steps advance in pieces of at most
+ * `piece_bytes` (a whole number of elements), a piece of SEND and of the matching
+ * receive being the same bytes on both sides. */
+typedef struct tc_run tc_run;
+
+/* `call`, `plan` and `lanes` are borrowed until tc_run_destroy. Takes `reduce` NULL where
+ * the plan has no REDUCE step. */
+tc_status
+tc_run_create(const tc_plan *plan, const tc_call *call, int32_t rank, int32_t size,
+              const tc_lanes *lanes, uint32_t piece_bytes, tc_run_reduce_fn reduce,
+              tc_run **run_p, tc_error *err);
+
+void
+tc_run_destroy(tc_run *run);
+
+/* Moves what can be moved now. TC_OK: the plan is complete; TC_PENDING: not yet, with
+ * *moved_p telling whether anything moved and *peer_p a rank it waits for (-1: none);
+ * negative: the error of a peek. Never waits. */
+tc_status
+tc_run_step(tc_run *run, bool *moved_p, int32_t *peer_p);
+
+/* The first step that is not complete, for records and errors; -1: none. */
+int32_t
+tc_run_current(const tc_run *run);
+
+#endif

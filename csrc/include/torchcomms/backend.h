@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The table a backend fills: the public C ABI between the core and every backend. */
+#ifndef TC_TORCHCOMMS_BACKEND_H
+#define TC_TORCHCOMMS_BACKEND_H
+
+#include "torchcomms/types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TC_BACKEND_ABI 1u
+
+/* One block of elements per rank: block r is `counts[r]` elements at `ptrs[r]`.
+ * Without `counts` every block has `count` elements; without `ptrs` the blocks lie one
+ * behind the other from `base`, `count` elements each. */
+typedef struct tc_blocks {
+    void *base;
+    uint64_t count;
+    void *const *ptrs;
+    const uint64_t *counts;
+} tc_blocks;
+
+/* One half of a batch. */
+typedef struct tc_p2p {
+    tc_op_kind kind; /* TC_OP_SEND or TC_OP_RECV */
+    tc_dtype dtype;
+    int32_t peer;
+    int32_t tag;
+    uint64_t count; /* elements */
+    void *buf;      /* a send only reads it */
+} tc_p2p;
+
+#define TC_ANY_SOURCE (-1)
+
+/* A call as the user made it, checked by the core. Which fields an operation uses:
+ *
+ *   operation          in                 out                 count (elements)
+ *   send               in                                     of the message
+ *   recv                                  out                 of the message
+ *   broadcast          in == out                              of the tensor
+ *   all_reduce, reduce in, out (may be the same)              of the tensor
+ *   all_gather*        in                 out_blocks          of this rank's input
+ *   reduce_scatter*    in_blocks          out                 of this rank's output
+ *   all_to_all*        in_blocks          out_blocks          unused
+ *   scatter            in_blocks (root)   out                 of this rank's output
+ *   gather*            in                 out_blocks (root)   of this rank's input
+ *   barrier                                                   unused
+ *   batch              batch, batch_count
+ *
+ * Buffers of one call do not overlap, unless they are the same. */
+typedef struct tc_call {
+    tc_op_kind kind;
+    tc_dtype dtype;
+    tc_redop redop;
+    int32_t root; /* root, or the peer of a send or recv */
+    int32_t tag;
+    bool async;
+    double factor; /* PREMUL_SUM: this rank's */
+    uint64_t count;
+    const void *in;
+    void *out;
+    tc_blocks in_blocks;
+    tc_blocks out_blocks;
+    const tc_p2p *batch;
+    uint64_t batch_count;
+} tc_call;
+
+#define TC_OP_STATE_BYTES 256
+
+/* One issued operation. The core allocates it and keeps it, the arrays its call points
+ * to and the tensors behind them alive from `issue` until the backend has called
+ * `complete`, exactly once. */
+typedef struct tc_op {
+    tc_call call;
+    uint64_t deadline_ns; /* CLOCK_MONOTONIC; UINT64_MAX: none */
+    tc_error error;       /* written by the backend before a failing `complete` */
+    struct tc_op *next;   /* the backend's, for its queues */
+    /* The backend's own; undefined at `issue`. */
+    uint64_t state[TC_OP_STATE_BYTES / sizeof(uint64_t)];
+} tc_op;
+
+/* Where a thread that waits for a communicator may sleep: it raises `sleepers`, looks
+ * once more, and waits for `bell` to change (futex, shared between processes). Whoever
+ * makes progress possible changes and wakes `bell` if `sleepers` is not zero. A backend
+ * without such a word leaves both NULL and is polled. */
+typedef struct tc_parking {
+    uint32_t *bell;
+    uint32_t *sleepers;
+    uint32_t spins;  /* polls before the first yield */
+    uint32_t yields; /* yields before the first sleep */
+} tc_parking;
+
+/* The key-value store of the start-up. All return within `timeout_ns`. */
+typedef struct tc_store {
+    void *ctx;
+    tc_status (*set)(void *ctx, const char *key, const void *value, size_t bytes,
+                     tc_error *err);
+    /* Waits for the key; writes at most `capacity` bytes. */
+    tc_status (*get)(void *ctx, const char *key, uint64_t timeout_ns, void *value,
+                     size_t capacity, size_t *bytes_p, tc_error *err);
+    tc_status (*add)(void *ctx, const char *key, int64_t amount, int64_t *sum_p,
+                     tc_error *err);
+} tc_store;
+
+typedef struct tc_hint {
+    const char *key;
+    const char *value;
+} tc_hint;
+
+struct tc_engine;
+
+/* What a communicator is made from; valid during `comm_create` only, except `engine`
+ * and the store with the hint "persistent_store". */
+typedef struct tc_comm_config {
+    uint32_t struct_size;
+    int32_t rank;
+    int32_t size;
+    tc_device device;
+    const char *name;
+    const tc_store *store; /* NULL only where size is 1 */
+    uint64_t timeout_ns;
+    const tc_hint *hints;
+    size_t hint_count;
+    struct tc_engine *engine;
+    /* Called from long waits; true leaves them. May be NULL. */
+    bool (*interrupted)(void *ctx);
+    void *interrupted_ctx;
+} tc_comm_config;
+
+/* What the core offers a backend; outlives every communicator. */
+typedef struct tc_host {
+    uint32_t struct_size;
+    /* Ends an accepted operation. Callable from any thread, with any lock held. */
+    void (*complete)(tc_op *op, tc_status status);
+} tc_host;
+
+/* Members are only ever appended; the core fills what an older backend lacks, and what a
+ * backend leaves NULL, with "unsupported" or a harmless default. */
+typedef struct tc_backend {
+    uint32_t struct_size;
+    uint32_t abi; /* TC_BACKEND_ABI */
+    const char *name;
+    const char *version;
+    tc_device_type device_type;
+
+    tc_status (*comm_create)(const tc_host *host, const tc_comm_config *config,
+                             void **comm_p, tc_error *err);
+    /* A communicator of `ranks` (of the parent, in the order of the child), or none
+     * where `rank_count` is 0; every rank of the parent calls it. */
+    tc_status (*comm_split)(void *comm, const int32_t *ranks, int32_t rank_count,
+                            const tc_comm_config *config, void **child_p,
+                            tc_error *err);
+    /* Local. Outstanding operations have ended or will fail. */
+    tc_status (*comm_finalize)(void *comm, tc_error *err);
+    void (*comm_destroy)(void *comm);
+    /* Outstanding and later operations of every rank fail. Any thread, at once. */
+    void (*comm_abort)(void *comm);
+
+    /* TC_OK: finished (never `complete`d); TC_PENDING: accepted; else refused, with
+     * the cause in op->error, nothing sent and no sequence number consumed.
+     * Indexed by tc_op_kind. Does not wait, except that a call that is not `async`
+     * may poll for a few microseconds. */
+    tc_status (*issue[64])(void *comm, tc_op *op);
+    /* Moves what can be moved, never waits. TC_OK: something moved; TC_PENDING:
+     * nothing could. `now_ns` is 0 where the caller has not looked at the clock. */
+    tc_status (*progress)(void *comm, uint64_t now_ns);
+    void (*parking)(void *comm, tc_parking *parking);
+    /* From here on the operation must make progress without the caller's help. */
+    void (*detach)(void *comm, tc_op *op);
+} tc_backend;
+
+/* The symbol a backend in a shared library exports. */
+typedef const tc_backend *(*tc_backend_entry_fn)(void);
+#define TC_BACKEND_ENTRY "tc_backend_v1"
+
+#ifdef __cplusplus
+}
+#endif
+#endif
