@@ -73,9 +73,9 @@ typedef struct tc_call {
  * `complete`, exactly once. */
 typedef struct tc_op {
     tc_call call;
-    uint64_t deadline_ns; /* CLOCK_MONOTONIC; UINT64_MAX: none */
-    tc_error error;       /* written by the backend before a failing `complete` */
-    struct tc_op *next;   /* the backend's, for its queues */
+    uint64_t timeout_ns; /* from `issue`; the backend enforces it */
+    struct tc_op *next;  /* the backend's, for its queues */
+    tc_error *error;     /* written by the backend before a failing `complete` */
     /* The backend's own; undefined at `issue`. */
     uint64_t state[TC_OP_STATE_BYTES / sizeof(uint64_t)];
 } tc_op;
@@ -142,7 +142,7 @@ typedef struct tc_backend {
     uint32_t abi; /* TC_BACKEND_ABI */
     const char *name;
     const char *version;
-    tc_device_type device_type;
+    tc_device_type device_type; /* where its buffers live */
 
     tc_status (*comm_create)(const tc_host *host, const tc_comm_config *config,
                              void **comm_p, tc_error *err);
@@ -158,7 +158,7 @@ typedef struct tc_backend {
     void (*comm_abort)(void *comm);
 
     /* TC_OK: finished (never `complete`d); TC_PENDING: accepted; else refused, with
-     * the cause in op->error, nothing sent and no sequence number consumed.
+     * the cause in *op->error, nothing sent and no sequence number consumed.
      * Indexed by tc_op_kind. Does not wait, except that a call that is not `async`
      * may poll for a few microseconds. */
     tc_status (*issue[64])(void *comm, tc_op *op);

@@ -133,6 +133,7 @@ typedef enum tc_op_kind {
 } tc_op_kind;
 
 typedef enum tc_device_type {
+    TC_DEVICE_ANY = -1, /* in a backend's table only */
     TC_DEVICE_CPU = 0,
     TC_DEVICE_CUDA = 1,
     TC_DEVICE_HIP = 2,
