@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# The one source of truth for compiler flags. Run from the repository root:
+#
+#   make -f csrc/build.mk lib                       the static archive
+#   make -f csrc/build.mk extension PYTHON=… OUT=…  torchcomms._core, built at OUT
+#   make -f csrc/build.mk programs VARIANT=asan     the C test programs
+#   make -f csrc/build.mk check VARIANT=asan        runs them; ONLY=ring for some
+#
+# VARIANT is release, asan, tsan or model; BUILD is where everything goes; V=1 shows the
+# commands.
+
+VARIANT = release
+BUILD ?= build
+PYTHON ?= python3
+WERROR ?= 0
+ONLY =
+Q := $(if $(V),,@)
+
+DIR := $(BUILD)/$(VARIANT)
+
+.DELETE_ON_ERROR:
+.SECONDARY:
+.DEFAULT_GOAL := lib
+
+# Flags --------------------------------------------------------------------------------
+
+# Messages are cut where they do not fit, on purpose: no format-truncation.
+WARNINGS := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla \
+    -Wno-format-truncation
+ifeq ($(WERROR),1)
+WARNINGS += -Werror
+endif
+
+release_FLAGS := -O3 -g
+asan_FLAGS := -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined \
+    -fno-sanitize-recover=all
+tsan_FLAGS := -O1 -g -fno-omit-frame-pointer -fsanitize=thread
+model_FLAGS := -O1 -g -DTC_MODEL
+
+ifeq ($($(VARIANT)_FLAGS),)
+$(error unknown VARIANT '$(VARIANT)'; known are release, asan, tsan and model)
+endif
+
+CPPFLAGS_ALL := -D_GNU_SOURCE -Icsrc -Icsrc/include
+CFLAGS_ALL := -std=c11 -ffp-contract=off -fPIC -pthread -fvisibility=hidden \
+    $($(VARIANT)_FLAGS) $(WARNINGS) $(CFLAGS)
+LDFLAGS_ALL := -pthread $(filter -fsanitize=%,$($(VARIANT)_FLAGS)) $(LDFLAGS)
+LDLIBS_ALL := -lm -ldl
+
+# What is built: found by wildcard, so that a new file needs no row anywhere -----------
+
+find_c = $(sort $(shell find $(1) -name '*.c' 2>/dev/null))
+
+FACES := csrc/python csrc/torch
+LIB_SOURCES := $(filter-out $(addsuffix /%,$(FACES)),$(call find_c,csrc))
+PYTHON_SOURCES := $(call find_c,csrc/python)
+
+ifeq ($(VARIANT),model)
+TEST_DIRS := tests/model
+SUPPORT_SOURCES := $(call find_c,tests/model/support)
+else
+TEST_DIRS := tests/c tests/sim tests/conformance
+SUPPORT_SOURCES := $(call find_c,tests/c/support)
+endif
+TEST_SOURCES := $(sort $(wildcard $(addsuffix /test_*.c,$(TEST_DIRS))))
+
+object = $(patsubst %.c,$(DIR)/obj/%.o,$(1))
+LIB_OBJECTS := $(call object,$(LIB_SOURCES))
+SUPPORT_OBJECTS := $(call object,$(SUPPORT_SOURCES))
+TEST_PROGRAMS := $(patsubst %.c,$(DIR)/%,$(TEST_SOURCES))
+LIB := $(DIR)/libtorchcomms.a
+
+# Stamps: their time changes when their text does, so that other flags or a deleted
+# source rebuild what they must and nothing else does.
+define stamp
+$(shell mkdir -p $(dir $(1)); printf '%s\n' '$(subst ','\'',$(2))' | cmp -s - $(1) || \
+    printf '%s\n' '$(subst ','\'',$(2))' > $(1))
+endef
+
+FLAGS_STAMP := $(DIR)/flags
+LIST_STAMP := $(DIR)/objects
+$(call stamp,$(FLAGS_STAMP),$(shell $(CC) --version | head -n 1) $(CPPFLAGS_ALL) \
+    $(CFLAGS_ALL) $(LDFLAGS_ALL))
+$(call stamp,$(LIST_STAMP),$(LIB_OBJECTS) $(SUPPORT_OBJECTS))
+
+# Rules --------------------------------------------------------------------------------
+
+$(DIR)/obj/tests/%.o: CPPFLAGS_ALL += -Itests -Itests/c
+
+$(DIR)/obj/%.o: %.c $(FLAGS_STAMP)
+	@mkdir -p $(@D)
+	@echo "cc $@"
+	$(Q)$(CC) $(CPPFLAGS_ALL) $(CFLAGS_ALL) -MMD -MP -c $< -o $@
+
+# Made under another name first: two builds at once never see half an archive.
+$(LIB): $(LIB_OBJECTS) $(LIST_STAMP)
+	@echo "ar $@"
+	@rm -f $@.new
+	$(Q)$(AR) rcs $@.new $(LIB_OBJECTS)
+	@mv $@.new $@
+
+$(DIR)/tests/%: $(DIR)/obj/tests/%.o $(SUPPORT_OBJECTS) $(LIB)
+	@mkdir -p $(@D)
+	@echo "ld $@"
+	$(Q)$(CC) $(LDFLAGS_ALL) $< $(SUPPORT_OBJECTS) $(LIB) $(LDLIBS_ALL) -o $@
+
+.PHONY: lib programs check extension clean
+lib: $(LIB)
+
+programs: $(TEST_PROGRAMS)
+
+# One after another, since many of them run several ranks. `timeout` is the leader of
+# the program's process group and takes forked ranks along.
+check: programs
+	@set -u; failed=0; count=0; log=$(DIR)/check.log; \
+	for program in $(TEST_PROGRAMS); do \
+	    case "$$program" in *"$(ONLY)"*) ;; *) continue ;; esac; \
+	    count=$$((count + 1)); status=0; \
+	    timeout -k 5 120 "$$program" >"$$log" 2>&1 </dev/null || status=$$?; \
+	    if [ $$status -eq 0 ]; then \
+	        echo "$${program#$(DIR)/tests/} ok"; \
+	    else \
+	        failed=$$((failed + 1)); cat "$$log"; \
+	        if [ $$status -eq 124 ]; then status="still running after 120 s"; \
+	        else status="exit status $$status"; fi; \
+	        echo "$${program#$(DIR)/tests/} FAILED ($(VARIANT)): $$status"; \
+	    fi; \
+	done; \
+	if [ $$count -eq 0 ]; then \
+	    echo "no $(VARIANT) test program '$(ONLY)' in $(TEST_DIRS)"; exit 1; \
+	fi; \
+	echo "$(VARIANT): $$((count - failed)) of $$count programs passed"; \
+	[ $$failed -eq 0 ]
+
+check: export ASAN_OPTIONS = detect_leaks=1:detect_stack_use_after_return=1
+check: export UBSAN_OPTIONS = print_stacktrace=1
+check: export TSAN_OPTIONS = halt_on_error=1:second_deadlock_stack=1
+
+clean:
+	rm -rf $(BUILD)/release $(BUILD)/asan $(BUILD)/tsan $(BUILD)/model
+
+# The Python face: objects by ABI, since one tree may serve several Pythons ------------
+
+ifneq ($(filter extension,$(MAKECMDGOALS)),)
+PYTHON_INFO := $(shell $(PYTHON) -c 'import sysconfig as s; \
+    print(s.get_paths()["include"], s.get_config_var("EXT_SUFFIX"))')
+PYTHON_INCLUDE := $(word 1,$(PYTHON_INFO))
+EXT_SUFFIX := $(word 2,$(PYTHON_INFO))
+ifeq ($(EXT_SUFFIX),)
+$(error '$(PYTHON)' does not run: set PYTHON to the interpreter to build for)
+endif
+ifeq ($(wildcard $(PYTHON_INCLUDE)/Python.h),)
+$(error no Python.h in $(PYTHON_INCLUDE): install the headers of $(PYTHON))
+endif
+OUT ?= $(DIR)/_core$(EXT_SUFFIX)
+PYTHON_DIR := $(DIR)/python$(EXT_SUFFIX:.so=)
+PYTHON_OBJECTS := $(patsubst %.c,$(PYTHON_DIR)/%.o,$(PYTHON_SOURCES))
+PYTHON_STAMP := $(PYTHON_DIR)/objects
+EXPORTS := $(PYTHON_DIR)/exports.map
+$(call stamp,$(PYTHON_STAMP),$(PYTHON_INCLUDE) $(PYTHON_OBJECTS))
+$(call stamp,$(EXPORTS),{ global: PyInit__core; local: *; };)
+
+extension: $(OUT)
+
+$(PYTHON_DIR)/%.o: %.c $(FLAGS_STAMP) $(PYTHON_STAMP)
+	@mkdir -p $(@D)
+	@echo "cc $@"
+	$(Q)$(CC) $(CPPFLAGS_ALL) -isystem $(PYTHON_INCLUDE) $(CFLAGS_ALL) -MMD -MP \
+	    -c $< -o $@
+
+# A running process may have the old file mapped: replaced, never written over.
+$(OUT): $(PYTHON_OBJECTS) $(LIB) $(EXPORTS)
+	@mkdir -p $(@D)
+	@echo "ld $@"
+	$(Q)$(CC) -shared $(LDFLAGS_ALL) -Wl,--version-script=$(EXPORTS) $(PYTHON_OBJECTS) \
+	    $(LIB) $(LDLIBS_ALL) -o $@.new
+	@mv $@.new $@
+
+-include $(PYTHON_OBJECTS:.o=.d)
+endif
+
+-include $(LIB_OBJECTS:.o=.d) $(SUPPORT_OBJECTS:.o=.d)
+-include $(patsubst %.c,$(DIR)/obj/%.d,$(TEST_SOURCES))
