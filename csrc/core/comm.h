@@ -49,6 +49,9 @@ void
 tc_comm_abort(tc_comm *comm);
 
 bool
+tc_comm_is_abort_supported(const tc_comm *comm);
+
+bool
 tc_comm_is_aborted(const tc_comm *comm);
 
 /* Issues one operation. `timeout_ns` 0 means the communicator's. The call and its arrays
@@ -91,7 +94,7 @@ const char *
 tc_comm_backend_name(const tc_comm *comm);
 
 const char *
-tc_comm_backend_version(const tc_comm *comm);
+tc_comm_backend_version(const tc_comm *comm); /* NULL where there is none */
 
 tc_device
 tc_comm_device(const tc_comm *comm);

@@ -108,6 +108,13 @@ typedef struct tc_hint {
     const char *value;
 } tc_hint;
 
+/* What the core offers a backend; outlives every communicator. */
+typedef struct tc_host {
+    uint32_t struct_size;
+    /* Ends an accepted operation. Callable from any thread, with any lock held. */
+    void (*complete)(tc_op *op, tc_status status);
+} tc_host;
+
 struct tc_engine;
 
 /* What a communicator is made from; valid during `comm_create` only, except `engine`
@@ -123,17 +130,18 @@ typedef struct tc_comm_config {
     const tc_hint *hints;
     size_t hint_count;
     struct tc_engine *engine;
-    /* Called from long waits; true leaves them. May be NULL. */
+    const tc_host *host;
+    /* Asked during long waits; true leaves them. May be NULL. */
     bool (*interrupted)(void *ctx);
     void *interrupted_ctx;
 } tc_comm_config;
 
-/* What the core offers a backend; outlives every communicator. */
-typedef struct tc_host {
-    uint32_t struct_size;
-    /* Ends an accepted operation. Callable from any thread, with any lock held. */
-    void (*complete)(tc_op *op, tc_status status);
-} tc_host;
+/* The ranks of a child: ranks of the parent, in the order of the child. `config` of the
+ * same call has the child's rank and size, its name, timeout and hints. */
+typedef struct tc_split {
+    const int32_t *ranks;
+    int32_t rank_count; /* 0: this rank joins no child */
+} tc_split;
 
 /* Members are only ever appended; the core fills what an older backend lacks, and what a
  * backend leaves NULL, with "unsupported" or a harmless default. */
@@ -144,13 +152,11 @@ typedef struct tc_backend {
     const char *version;
     tc_device_type device_type; /* where its buffers live */
 
-    tc_status (*comm_create)(const tc_host *host, const tc_comm_config *config,
-                             void **comm_p, tc_error *err);
-    /* A communicator of `ranks` (of the parent, in the order of the child), or none
-     * where `rank_count` is 0; every rank of the parent calls it. */
-    tc_status (*comm_split)(void *comm, const int32_t *ranks, int32_t rank_count,
-                            const tc_comm_config *config, void **child_p,
-                            tc_error *err);
+    tc_status (*comm_create)(const tc_comm_config *config, void **comm_p,
+                             tc_error *err);
+    /* Collective over the parent; *child_p stays NULL on a rank that joins none. */
+    tc_status (*comm_split)(void *comm, const tc_comm_config *config,
+                            const tc_split *split, void **child_p, tc_error *err);
     /* Local. Outstanding operations have ended or will fail. */
     tc_status (*comm_finalize)(void *comm, tc_error *err);
     void (*comm_destroy)(void *comm);

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The structs behind comm.h and work.h, for the files of core only. */
+#ifndef TC_CORE_OBJECT_H
+#define TC_CORE_OBJECT_H
+
+#include "core/comm.h"
+
+enum { TC_WORK_INLINE_WORDS = 64 };
+
+/* Invariants. `op` is first: the backend gives it back by address. `state` leaves
+ * TC_WORK_INPROGRESS by one compare-and-swap; `status` and `error` are written before it
+ * by the winner and constant afterwards. A handed-out work holds one reference for the
+ * flight (dropped by the winner), one for each holder, and one reference to `comm`. */
+struct tc_work {
+    tc_op op;
+    uint32_t refs;
+    uint32_t state; /* tc_work_state */
+    tc_status status;
+    tc_comm *comm;
+    tc_owner owner;
+    void *arrays; /* copies of the call's arrays: `inline_arrays`, or from malloc */
+    uint64_t inline_arrays[TC_WORK_INLINE_WORDS];
+    tc_error error;
+};
+
+/* Invariants. `spare` holds at most one idle work, taken and put by exchange, so that the
+ * small-message path allocates nothing. Operations in flight are `issued - ended`. */
+struct tc_comm {
+    const tc_backend *backend;
+    void *ctx; /* the backend's object */
+    tc_work *spare;
+    uint64_t timeout_ns;
+    int32_t rank;
+    int32_t size;
+    uint32_t finalized;
+    uint32_t aborted;
+    uint64_t issued; /* works that were accepted and not finished at once */
+    uint64_t ended;
+    uint32_t refs;
+    bool abort_process;
+    tc_device device;
+    struct tc_engine *engine;
+    char *name;
+    char *backend_name;
+    tc_hint *hints;
+    size_t hint_count;
+    void *face;
+};
+
+/* Checks a call against the communicator; nothing is changed. */
+tc_status
+tc_call_check(const tc_call *call, int32_t rank, int32_t size, tc_error *err);
+
+/* Checks the ranks of a child and finds this rank's place in it (-1: in none). */
+tc_status
+tc_split_check(const tc_split *split, int32_t rank, int32_t size, int32_t *child_rank_p,
+               tc_error *err);
+
+/* Ends an accepted operation: what tc_host.complete points to. */
+void
+tc_work_complete(tc_op *op, tc_status status);
+
+/* An idle work with the call copied in; NULL without memory. */
+tc_work *
+tc_work_take(tc_comm *comm, const tc_call *call);
+
+/* Gives an idle work back: no reference, no owner. */
+void
+tc_work_put(tc_comm *comm, tc_work *work);
+
+/* Polls, yields and sleeps, moving the communicator along, until `done`. TC_OK,
+ * TC_EXPIRED at `deadline_ns` or TC_INTERRUPTED. */
+tc_status
+tc_comm_wait(tc_comm *comm, bool (*done)(const void *ctx), const void *ctx,
+             uint64_t deadline_ns, const tc_interrupt *interrupt);
+
+#endif

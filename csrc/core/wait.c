@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The one waiting loop: poll, then yield, then sleep, always moving the communicator. */
+#include <sched.h>
+#include <time.h>
+
+#include "base/bell.h"
+#include "base/clock.h"
+#include "core/object.h"
+
+/* A sleeper looks up this often, for deaths that ring no bell and for signals. */
+#define SLEEP_NS (25 * TC_NSEC_PER_MSEC)
+/* Reading the clock costs as much as a poll. */
+#define POLLS_PER_CLOCK 1000u
+/* Sleep of one poll where the backend has no bell. */
+#define BELL_LESS_NS (50 * 1000u)
+
+typedef struct wait_state {
+    tc_comm *comm;
+    bool (*done)(const void *ctx);
+    const void *ctx;
+    uint64_t deadline_ns;
+    const tc_interrupt *interrupt;
+    tc_parking parking;
+    uint32_t idle; /* polls since something moved */
+} wait_state;
+
+/* Moves the communicator; true when there is a reason to look again at once. */
+static bool
+move(wait_state *w, uint64_t now_ns)
+{
+    return w->comm->backend->progress(w->comm->ctx, now_ns) == TC_OK || w->done(w->ctx);
+}
+
+static void
+sleep_without_bell(uint64_t ns)
+{
+    struct timespec t = {.tv_nsec = (long)ns};
+
+    nanosleep(&t, NULL);
+}
+
+static void
+sleep_once(wait_state *w, uint64_t now_ns)
+{
+    uint64_t ns = SLEEP_NS;
+
+    if (w->deadline_ns - now_ns < ns) {
+        ns = w->deadline_ns - now_ns;
+    }
+    if (w->parking.bell == NULL) {
+        sleep_without_bell(ns < BELL_LESS_NS ? ns : BELL_LESS_NS);
+        return;
+    }
+    tc_bell *bell = (tc_bell *)(void *)w->parking.bell;
+    uint32_t word = tc_bell_prepare(bell);
+
+    if (move(w, now_ns)) {
+        tc_bell_cancel(bell);
+        w->idle = 0;
+    } else {
+        tc_bell_sleep(bell, word, ns);
+    }
+}
+
+/* Looks at the clock, the deadline and the interrupt; TC_OK to go on. */
+static tc_status
+look_around(const wait_state *w, uint64_t *now_ns_p)
+{
+    *now_ns_p = tc_clock_ns();
+    if (*now_ns_p >= w->deadline_ns) {
+        return TC_EXPIRED;
+    }
+    if (w->interrupt != NULL && w->interrupt->interrupted != NULL &&
+        w->interrupt->interrupted(w->interrupt->ctx)) {
+        return TC_INTERRUPTED;
+    }
+    return TC_OK;
+}
+
+tc_status
+tc_comm_wait(tc_comm *comm, bool (*done)(const void *ctx), const void *ctx,
+             uint64_t deadline_ns, const tc_interrupt *interrupt)
+{
+    wait_state w = {comm, done, ctx, deadline_ns, interrupt, {0}, 0};
+    uint64_t now_ns = 0;
+    uint32_t since_clock = 0;
+
+    comm->backend->parking(comm->ctx, &w.parking);
+    while (!done(ctx)) {
+        bool sleepy = w.idle >= w.parking.spins + w.parking.yields;
+
+        if (sleepy || ++since_clock == POLLS_PER_CLOCK) {
+            tc_status status = look_around(&w, &now_ns);
+
+            since_clock = 0;
+            if (status != TC_OK) {
+                return done(ctx) ? TC_OK : status;
+            }
+        }
+        if (sleepy) {
+            sleep_once(&w, now_ns);
+            continue;
+        }
+        w.idle = move(&w, since_clock == 0 ? now_ns : 0) ? 0 : w.idle + 1;
+        if (w.idle > w.parking.spins) {
+            sched_yield();
+        } else if (w.idle > 0) {
+            tc_cpu_relax();
+        }
+    }
+    return TC_OK;
+}
