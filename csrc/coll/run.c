@@ -1,0 +1,444 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Runs a plan piece by piece: sweeps over its unfinished steps, one piece a step. */
+#include "coll/run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/copy.h"
+#include "base/dtype.h"
+#include "base/error.h"
+
+/* One step in progress. */
+typedef struct run_step {
+    uint64_t done; /* bytes */
+    char *src;
+    char *dst;
+    int32_t behind; /* the step that has the lane before this one; -1: none */
+    bool finished;
+} run_step;
+
+struct tc_run {
+    const tc_plan *plan;
+    const tc_lanes *lanes;
+    tc_run_reduce_fn reduce;
+    size_t elem_bytes;
+    int32_t rank;
+    int32_t size;
+    uint32_t piece_bytes;
+    uint32_t active_count;
+    uint32_t cursor; /* where in `active` the next sweep starts */
+    uint32_t *active; /* the unfinished steps, in plan order */
+    run_step *steps;
+    /* Of the REDUCE that has the lanes, the pieces seen so far; a piece stays where it is
+     * until released, so its address is good until then. By rank, NULL: not yet seen. */
+    const void **srcs;
+};
+
+/* The last step, in plan order, that uses a lane; only while a run is being made. */
+typedef struct lane_users {
+    int32_t *to; /* pair lane to the rank */
+    int32_t *from; /* pair lane from the rank */
+    int32_t *mcast; /* multicast lane of the rank; one's own: as its writer */
+    int32_t reduced; /* the last REDUCE, which uses all `from` */
+} lane_users;
+
+static int32_t
+swap_user(int32_t *user, int32_t index)
+{
+    int32_t before = *user;
+
+    *user = index;
+    return before;
+}
+
+static int32_t
+take_lane(lane_users *users, const tc_step *step, int32_t index, int32_t rank)
+{
+    int32_t before;
+
+    switch (step->kind) {
+    case TC_STEP_SEND:
+        return swap_user(&users->to[step->peer], index);
+    case TC_STEP_RECV:
+        before = swap_user(&users->from[step->peer], index);
+        return before > users->reduced ? before : users->reduced;
+    case TC_STEP_REDUCE:
+        /* RECVs before it are looked at when it runs: there can be many. */
+        return swap_user(&users->reduced, index);
+    case TC_STEP_MCAST:
+        return swap_user(&users->mcast[rank], index);
+    case TC_STEP_MRECV:
+        return swap_user(&users->mcast[step->peer], index);
+    case TC_STEP_COPY:
+        break;
+    }
+    return -1;
+}
+
+static char *
+place_address(const tc_place *place, const tc_call *call, size_t elem_bytes)
+{
+    const void *base = NULL;
+
+    switch (place->space) {
+    case TC_SPACE_NONE:
+        break;
+    case TC_SPACE_IN:
+        base = call->in;
+        break;
+    case TC_SPACE_OUT:
+        base = call->out;
+        break;
+    case TC_SPACE_IN_BLOCKS:
+        base = tc_blocks_ptr(&call->in_blocks, place->block, elem_bytes);
+        break;
+    case TC_SPACE_OUT_BLOCKS:
+        base = tc_blocks_ptr(&call->out_blocks, place->block, elem_bytes);
+        break;
+    }
+    return base == NULL ? NULL : (char *)base + place->offset;
+}
+
+static tc_status
+check_arguments(const tc_plan *plan, size_t elem_bytes, uint32_t piece_bytes,
+                tc_run_reduce_fn reduce, tc_error *err)
+{
+    if (elem_bytes == 0 || piece_bytes == 0 || piece_bytes % elem_bytes != 0) {
+        return tc_error_set(err, TC_ERR_INTERNAL,
+                            "pieces of %u bytes with elements of %zu bytes",
+                            piece_bytes, elem_bytes);
+    }
+    for (uint32_t i = 0; i < plan->step_count; i++) {
+        if (plan->steps[i].kind == TC_STEP_REDUCE && reduce == NULL) {
+            return tc_error_set(err, TC_ERR_INTERNAL,
+                                "step %u reduces, without a function for it", i);
+        }
+    }
+    return TC_OK;
+}
+
+tc_status
+tc_run_create(const tc_plan *plan, const tc_call *call, int32_t rank, int32_t size,
+              const tc_lanes *lanes, uint32_t piece_bytes, tc_run_reduce_fn reduce,
+              tc_run **run_p, tc_error *err)
+{
+    size_t elem_bytes = tc_dtype_size(call->dtype);
+    size_t ranks = (size_t)size;
+    size_t count = plan->step_count;
+    lane_users users = {.reduced = -1};
+    tc_run *run;
+
+    TC_TRY(check_arguments(plan, elem_bytes, piece_bytes, reduce, err));
+    run =
+        malloc(sizeof(*run) + count * sizeof(*run->steps) + ranks * sizeof(*run->srcs) +
+               3 * ranks * sizeof(*users.to) + count * sizeof(*run->active));
+    if (run == NULL) {
+        return tc_error_set(err, TC_ERR_NO_MEMORY, "run of a plan with %zu steps",
+                            count);
+    }
+    *run = (tc_run){.plan = plan,
+                    .lanes = lanes,
+                    .reduce = reduce,
+                    .elem_bytes = elem_bytes,
+                    .rank = rank,
+                    .size = size,
+                    .piece_bytes = piece_bytes,
+                    .active_count = (uint32_t)count};
+    /* Ordered by falling alignment. */
+    run->steps = (run_step *)(run + 1);
+    run->srcs = (const void **)(run->steps + count);
+    users.to = (int32_t *)(run->srcs + ranks);
+    users.from = users.to + ranks;
+    users.mcast = users.from + ranks;
+    run->active = (uint32_t *)(users.mcast + ranks);
+    memset(run->srcs, 0, ranks * sizeof(*run->srcs));
+    memset(users.to, 0xff, 3 * ranks * sizeof(*users.to)); /* all -1 */
+    for (uint32_t i = 0; i < count; i++) {
+        const tc_step *step = &plan->steps[i];
+
+        run->active[i] = i;
+        run->steps[i] = (run_step){.src = place_address(&step->src, call, elem_bytes),
+                                   .dst = place_address(&step->dst, call, elem_bytes),
+                                   .behind = take_lane(&users, step, (int32_t)i, rank)};
+    }
+    *run_p = run;
+    return TC_OK;
+}
+
+void
+tc_run_destroy(tc_run *run)
+{
+    free(run);
+}
+
+int32_t
+tc_run_current(const tc_run *run)
+{
+    return run->active_count == 0 ? -1 : (int32_t)run->active[0];
+}
+
+/* The peer of a blocked step, for the report of who is waited for. */
+typedef struct blocked {
+    int32_t peer;
+    bool silent; /* nothing of that step has moved yet */
+} blocked;
+
+static void
+note_blocked(blocked *by, int32_t peer, uint64_t done)
+{
+    bool silent = done == 0;
+
+    if (by->peer < 0 || (silent && !by->silent)) {
+        *by = (blocked){.peer = peer, .silent = silent};
+    }
+}
+
+/* A REDUCE reads the lanes that earlier RECVs may still need. */
+static bool
+receives_unfinished(const tc_run *run, uint32_t index)
+{
+    for (uint32_t i = 0; i < index; i++) {
+        if (run->plan->steps[i].kind == TC_STEP_RECV && !run->steps[i].finished) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool
+may_move(const tc_run *run, uint32_t index, uint64_t piece)
+{
+    const tc_step *step = &run->plan->steps[index];
+    int32_t behind = run->steps[index].behind;
+
+    if (behind >= 0 && !run->steps[behind].finished) {
+        return false;
+    }
+    if (step->after >= 0) {
+        const run_step *ahead = &run->steps[step->after];
+
+        if (!ahead->finished && ahead->done < run->steps[index].done + piece) {
+            return false;
+        }
+    }
+    return step->kind != TC_STEP_REDUCE || !receives_unfinished(run, index);
+}
+
+/* The piece at the head of a lane: TC_OK with its address, TC_PENDING while there is
+ * none, or what is wrong with it. */
+static tc_status
+peek_piece(const tc_run *run, int32_t lane, bool mcast, uint64_t total, uint32_t piece,
+           const void **slot_p)
+{
+    tc_status status = TC_OK;
+    uint32_t bytes = 0;
+    const void *slot =
+        run->lanes->peek(run->lanes->ctx, lane, mcast, total, &bytes, &status);
+
+    if (status != TC_OK) {
+        return status;
+    }
+    if (slot == NULL) {
+        return TC_PENDING;
+    }
+    if (bytes != piece) {
+        return TC_ERR_MISMATCH;
+    }
+    *slot_p = slot;
+    return TC_OK;
+}
+
+static tc_status
+move_copy(const tc_run *run, uint32_t index, uint32_t piece)
+{
+    run_step *state = &run->steps[index];
+
+    if (state->src == state->dst) {
+        state->done = run->plan->steps[index].bytes - piece;
+    } else if (piece > 0) {
+        memcpy(state->dst + state->done, state->src + state->done, piece);
+    }
+    return TC_OK;
+}
+
+static tc_status
+move_out(const tc_run *run, uint32_t index, uint32_t piece, blocked *by)
+{
+    const tc_step *step = &run->plan->steps[index];
+    const run_step *state = &run->steps[index];
+    int32_t lane = step->kind == TC_STEP_MCAST ? TC_LANE_MCAST : step->peer;
+    void *slot = run->lanes->reserve(run->lanes->ctx, lane);
+
+    if (slot == NULL) {
+        if (step->peer >= 0) {
+            note_blocked(by, step->peer, state->done);
+        }
+        return TC_PENDING;
+    }
+    if (piece > 0) { /* an empty buffer may be NULL */
+        tc_copy_to_slot(slot, state->src + state->done, piece);
+    }
+    run->lanes->publish(run->lanes->ctx, lane, piece, step->bytes);
+    return TC_OK;
+}
+
+static tc_status
+move_in(const tc_run *run, uint32_t index, uint32_t piece, blocked *by)
+{
+    const tc_step *step = &run->plan->steps[index];
+    const run_step *state = &run->steps[index];
+    bool mcast = step->kind == TC_STEP_MRECV;
+    const void *slot = NULL;
+    tc_status status = peek_piece(run, step->peer, mcast, step->bytes, piece, &slot);
+
+    if (status == TC_PENDING) {
+        note_blocked(by, step->peer, state->done);
+        return status;
+    }
+    if (status != TC_OK) {
+        by->peer = step->peer;
+        return status;
+    }
+    if (piece > 0) {
+        tc_copy_from_slot(state->dst + state->done, slot, piece);
+    }
+    run->lanes->release(run->lanes->ctx, step->peer, mcast);
+    return TC_OK;
+}
+
+static tc_status
+move_reduce(const tc_run *run, uint32_t index, uint32_t piece, blocked *by)
+{
+    const tc_step *step = &run->plan->steps[index];
+    const run_step *state = &run->steps[index];
+    bool complete = true;
+
+    for (int32_t r = 0; r < run->size; r++) {
+        tc_status status;
+
+        if (r == run->rank || run->srcs[r] != NULL) {
+            continue;
+        }
+        status = peek_piece(run, r, false, step->bytes, piece, &run->srcs[r]);
+        if (status == TC_PENDING) {
+            note_blocked(by, r, state->done);
+            complete = false;
+        } else if (status != TC_OK) {
+            by->peer = r;
+            return status;
+        }
+    }
+    if (!complete) {
+        return TC_PENDING;
+    }
+    if (piece > 0) {
+        run->srcs[run->rank] = state->src + state->done;
+        run->reduce(state->dst + state->done, run->srcs, run->size,
+                    piece / run->elem_bytes);
+    }
+    for (int32_t r = 0; r < run->size; r++) {
+        run->srcs[r] = NULL;
+        if (r != run->rank) {
+            run->lanes->release(run->lanes->ctx, r, false);
+        }
+    }
+    return TC_OK;
+}
+
+/* Moves the next piece of a step. TC_OK: moved, TC_PENDING: blocked. */
+static tc_status
+move_piece(tc_run *run, uint32_t index, blocked *by)
+{
+    const tc_step *step = &run->plan->steps[index];
+    run_step *state = &run->steps[index];
+    uint64_t left = step->bytes - state->done;
+    uint32_t piece = left < run->piece_bytes ? (uint32_t)left : run->piece_bytes;
+    tc_status status = TC_PENDING;
+
+    if (!may_move(run, index, piece)) {
+        return TC_PENDING;
+    }
+    switch (step->kind) {
+    case TC_STEP_COPY:
+        status = move_copy(run, index, piece);
+        break;
+    case TC_STEP_SEND:
+    case TC_STEP_MCAST:
+        status = move_out(run, index, piece, by);
+        break;
+    case TC_STEP_RECV:
+    case TC_STEP_MRECV:
+        status = move_in(run, index, piece, by);
+        break;
+    case TC_STEP_REDUCE:
+        status = move_reduce(run, index, piece, by);
+        break;
+    }
+    if (status == TC_OK) {
+        state->done += piece;
+        state->finished = state->done == step->bytes;
+    }
+    return status;
+}
+
+/* One piece of each unfinished step from the cursor on, until `budget` pieces have moved.
+ * Finished steps leave `active`. */
+static tc_status
+sweep(tc_run *run, uint32_t budget, uint32_t *moved_p, blocked *by)
+{
+    uint32_t i = run->cursor;
+    uint32_t kept = i;
+    uint32_t moved = 0;
+    tc_status status = TC_OK;
+
+    while (i < run->active_count && moved < budget) {
+        uint32_t index = run->active[i];
+
+        status = move_piece(run, index, by);
+        if (status < 0) {
+            break;
+        }
+        if (status == TC_OK) {
+            moved++;
+        }
+        if (!run->steps[index].finished) {
+            run->active[kept++] = index;
+        }
+        i++;
+    }
+    run->cursor = i == run->active_count ? 0 : kept;
+    if (kept < i) {
+        memmove(run->active + kept, run->active + i,
+                (run->active_count - i) * sizeof(*run->active));
+        run->active_count -= i - kept;
+    }
+    *moved_p = moved;
+    return status < 0 ? status : TC_OK;
+}
+
+tc_status
+tc_run_step(tc_run *run, bool *moved_p, int32_t *peer_p)
+{
+    blocked by = {.peer = -1};
+    uint32_t budget = TC_RUN_PIECES;
+    tc_status status = TC_OK;
+
+    while (run->active_count > 0 && budget > 0) {
+        bool whole = run->cursor == 0;
+        uint32_t moved = 0;
+
+        by = (blocked){.peer = -1};
+        status = sweep(run, budget, &moved, &by);
+        budget -= moved;
+        if (status < 0 || (moved == 0 && whole)) {
+            break;
+        }
+    }
+    *moved_p = budget < TC_RUN_PIECES;
+    *peer_p = by.peer;
+    if (status < 0) {
+        return status;
+    }
+    return run->active_count == 0 ? TC_OK : TC_PENDING;
+}
