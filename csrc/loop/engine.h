@@ -9,15 +9,21 @@ typedef struct tc_engine tc_engine;
 
 /* Something the engine moves while it is active.
  *
- * Invariant: `progress` runs on one thread of the engine at a time, and never after
- * tc_engine_detach has returned. */
+ * Invariants. `progress` and `retire` run on the engine's thread. The source is active
+ * while `kicks` differs from `seen`. After `retire` the engine does not know it any
+ * more. */
 typedef struct tc_engine_source {
     /* TC_OK: something moved; TC_PENDING: blocked; TC_EXPIRED: nothing outstanding, call
-     * again after the next kick. */
+     * again after the next kick. Never waits. */
     tc_status (*progress)(void *ctx, uint64_t now_ns);
+    /* Frees the source, after tc_engine_retire. */
+    void (*retire)(void *ctx);
     void *ctx;
-    uint32_t active;                /* private to the engine */
-    struct tc_engine_source *next;  /* private to the engine */
+    /* private to the engine */
+    uint32_t kicks;
+    uint32_t seen;
+    uint32_t retired;
+    struct tc_engine_source *next;
 } tc_engine_source;
 
 /* Makes the process page; the thread starts with the first source. One per process in
@@ -25,19 +31,21 @@ typedef struct tc_engine_source {
 tc_status
 tc_engine_create(tc_engine **engine_p, tc_error *err);
 
-/* Stops the thread and marks the page closed. No source is attached any more. In a forked
- * child: only forgets. */
+/* Retires what is left, stops the thread and marks the page closed. In a forked child it
+ * only forgets. Not from the engine's thread. */
 void
 tc_engine_destroy(tc_engine *engine);
 
+/* Adds a source, not yet active. */
 tc_status
 tc_engine_attach(tc_engine *engine, tc_engine_source *source, tc_error *err);
 
-/* Returns when the engine is not inside `source` and never will be again. */
+/* The engine lets go of the source and calls its `retire` soon. Any thread, also from
+ * inside `progress`; never waits. */
 void
-tc_engine_detach(tc_engine *engine, tc_engine_source *source);
+tc_engine_retire(tc_engine *engine, tc_engine_source *source);
 
-/* Makes the source active. Any thread. */
+/* Makes the source active. Any thread; never waits. */
 void
 tc_engine_kick(tc_engine *engine, tc_engine_source *source);
 
@@ -45,6 +53,7 @@ tc_engine_kick(tc_engine *engine, tc_engine_source *source);
 tc_page *
 tc_engine_page(const tc_engine *engine);
 
+/* Its descriptor, to be handed to peers. */
 int
 tc_engine_page_fd(const tc_engine *engine);
 

@@ -16,14 +16,13 @@
  * is a crash. Only the owner writes anything but the bell. */
 typedef struct tc_page {
     /* read by peers while they poll; written at birth and death */
-    uint64_t robust_next; /* the kernel's robust list node: points to itself */
     uint32_t liveness;
     uint32_t closed;
     int32_t pid;
     uint32_t magic;
     uint64_t start_ticks; /* of the process, from /proc/self/stat: tells pids apart */
     uint64_t id;          /* random: tells engines of one process apart */
-    uint64_t pad[3];
+    uint64_t pad[4];
     tc_bell bell; /* on a line of its own: peers write it */
     tc_ring ring;
 } tc_page;
