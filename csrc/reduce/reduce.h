@@ -24,8 +24,8 @@ tc_status
 tc_reduce_scale(tc_dtype dtype, void *dst, const void *src, double factor, size_t count,
                 tc_error *err);
 
-/* "avx512", "avx2", "baseline": what tc_reduce_find chose from. The option
- * TORCHCOMM_ISA may lower it. */
+/* "avx512", "avx2", "baseline": what tc_reduce_find chose from, "none" where the option
+ * TORCHCOMM_ISA, which may lower it, is none of these (tc_reduce_find says so). */
 const char *
 tc_reduce_isa(void);
 
