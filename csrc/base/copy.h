@@ -21,8 +21,9 @@
 #define TC_COPY_REP_BYTES 1024
 
 /* Into a slot. Whole lines are written without being read first, which a vector loop
- * does not do: 2.5 times faster where the peer shares the L3, 4 to 5 times where it does
- * not. glibc's memcpy does the same only from about 8 KiB, and not on every CPU. */
+ * does not do: 2.5 times faster where the peer shares the L3, 4 to 5 times where it
+ * does not. glibc's memcpy does the same only from about 8 KiB, and not on every
+ * CPU. */
 static inline void
 tc_copy_to_slot(void *slot, const void *src, size_t bytes)
 {

@@ -6,10 +6,10 @@
 #include "torchcomms/backend.h"
 
 /* What a step does. A rank has one pair lane to and one from every other rank, and one
- * multicast lane that all others read. Lanes are first in, first out: steps that use one
- * lane in one direction run one after the other, in plan order; all other steps run side
- * by side. Steps of all ranks fit together: for each SEND there is one RECV or REDUCE of
- * as many bytes at `peer`, for each MCAST one MRECV at every other rank. */
+ * multicast lane that all others read. Lanes are first in, first out: steps that use
+ * one lane in one direction run one after the other, in plan order; all other steps run
+ * side by side. Steps of all ranks fit together: for each SEND there is one RECV or
+ * REDUCE of as many bytes at `peer`, for each MCAST one MRECV at every other rank. */
 typedef enum tc_step_kind {
     TC_STEP_COPY, /* dst = src, local */
     TC_STEP_SEND, /* src to the pair lane to `peer` */
@@ -69,29 +69,30 @@ typedef struct tc_plan {
 uint64_t
 tc_blocks_count(const tc_blocks *blocks, int32_t r);
 
-/* Address of block r; `elem_bytes` is the size of an element. NULL for a block without an
- * address. */
+/* Address of block r; `elem_bytes` is the size of an element. NULL for a block without
+ * an address. */
 void *
 tc_blocks_ptr(const tc_blocks *blocks, int32_t r, uint64_t elem_bytes);
 
 /* The share of rank r when `count` elements are dealt out as evenly as possible in
- * contiguous ranges, the first ones an element longer: offset and length in elements. */
+ * contiguous ranges, the first ones an element longer: offset and length in
+ * elements. */
 void
 tc_plan_share(uint64_t count, int32_t size, int32_t r, uint64_t *offset_p,
               uint64_t *count_p);
 
 /* Makes this rank's plan of a collective; one file per algorithm family, chosen by
- * `shape->kind`. TC_ERR_UNSUPPORTED for what is no collective. The plan depends on nothing
- * but the shape, and at world size 1 follows the same rules with no peers: a reduction
- * still applies the reduce function, to one source. */
+ * `shape->kind`. TC_ERR_UNSUPPORTED for what is no collective. The plan depends on
+ * nothing but the shape, and at world size 1 follows the same rules with no peers: a
+ * reduction still applies the reduce function, to one source. */
 tc_status
 tc_plan_create(const tc_plan_shape *shape, tc_plan *plan, tc_error *err);
 
 void
 tc_plan_destroy(tc_plan *plan);
 
-/* For the algorithms: appends a step and returns its index. Without memory it returns -1
- * and sets `no_memory`, which tc_plan_create looks at once, at the end. */
+/* For the algorithms: appends a step and returns its index. Without memory it returns
+ * -1 and sets `no_memory`, which tc_plan_create looks at once, at the end. */
 int32_t
 tc_plan_append(tc_plan *plan, const tc_step *step);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* all_gather, all_gather_v, all_gather_single: every rank multicasts its block.
  *
- * Source: the direct all-gather of shared-memory collectives (each block is written once
- * and read by all; Graham and Shipman, EuroPVM/MPI 2008).
+ * Source: the direct all-gather of shared-memory collectives (each block is written
+ * once and read by all; Graham and Shipman, EuroPVM/MPI 2008).
  *
  * Rank r has one block of B(r) bytes. Rank r:
  *   COPY   in to block r of out_blocks

@@ -15,8 +15,9 @@
  *
  * In place (in == out) is right: byte k of chunk p is overwritten only by the MRECV of
  * it, hence after p has multicast it, hence after p has reduced it, for which p needed
- * this rank's piece with byte k: it had been copied out, also where the SEND was held up
- * by a full lane. Chunk r is read by the REDUCE only, which may write over its source. */
+ * this rank's piece with byte k: it had been copied out, also where the SEND was held
+ * up by a full lane. Chunk r is read by the REDUCE only, which may write over its
+ * source. */
 #include "coll/plan_build.h"
 
 static void

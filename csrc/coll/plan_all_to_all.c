@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* all_to_all, all_to_all_single, all_to_all_v_single: direct exchange in rotated order.
  *
- * Source: the linear-shift exchange (rank r starts with r + 1), so that no rank is hit by
- * all others at once; Thakur, Rabenseifner and Gropp (IJHPCA 2005).
+ * Source: the linear-shift exchange (rank r starts with r + 1), so that no rank is hit
+ * by all others at once; Thakur, Rabenseifner and Gropp (IJHPCA 2005).
  *
  * S(p) and R(p) are the bytes of block p of in_blocks and out_blocks. Rank r:
  *   SEND   block p to p, for p = r + 1, r + 2, ...
@@ -13,10 +13,10 @@
  * Rank r writes sum of S(p) over p != r and reads sum of R(p) over p != r.
  *
  * In place (the same blocks, as many bytes both ways for each pair) is right: byte k of
- * block p is overwritten only when the SEND has copied it out. It cannot lock up either:
- * let a be the one of a pair that has sent no more than b. If a's lane is full, b has a
- * piece to receive and has itself sent that piece, so b can go on. In place with other
- * sizes each way has no meaning and is for the caller to refuse. */
+ * block p is overwritten only when the SEND has copied it out. It cannot lock up
+ * either: let a be the one of a pair that has sent no more than b. If a's lane is full,
+ * b has a piece to receive and has itself sent that piece, so b can go on. In place
+ * with other sizes each way has no meaning and is for the caller to refuse. */
 #include "coll/plan_build.h"
 
 void

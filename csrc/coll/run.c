@@ -30,8 +30,9 @@ struct tc_run {
     uint32_t cursor; /* where in `active` the next sweep starts */
     uint32_t *active; /* the unfinished steps, in plan order */
     run_step *steps;
-    /* Of the REDUCE that has the lanes, the pieces seen so far; a piece stays where it is
-     * until released, so its address is good until then. By rank, NULL: not yet seen. */
+    /* Of the REDUCE that has the lanes, the pieces seen so far; a piece stays where it
+     * is until released, so its address is good until then. By rank, NULL: not yet
+     * seen. */
     const void **srcs;
 };
 
@@ -382,8 +383,8 @@ move_piece(tc_run *run, uint32_t index, blocked *by)
     return status;
 }
 
-/* One piece of each unfinished step from the cursor on, until `budget` pieces have moved.
- * Finished steps leave `active`. */
+/* One piece of each unfinished step from the cursor on, until `budget` pieces have
+ * moved. Finished steps leave `active`. */
 static tc_status
 sweep(tc_run *run, uint32_t budget, uint32_t *moved_p, blocked *by)
 {

@@ -36,15 +36,15 @@ typedef void (*tc_run_reduce_fn)(void *dst, const void *const *srcs, int n,
 
 /* State of one running plan, made for one call and used by one thread at a time.
  *
- * A step moves in pieces of `piece_bytes`, the last one shorter; a step of 0 bytes moves
- * one empty piece. Both sides of a lane cut alike, so all ranks have to give the same
- * `piece_bytes`: a whole number of elements, no more than a slot holds. */
+ * A step moves in pieces of `piece_bytes`, the last one shorter; a step of 0 bytes
+ * moves one empty piece. Both sides of a lane cut alike, so all ranks have to give the
+ * same `piece_bytes`: a whole number of elements, no more than a slot holds. */
 typedef struct tc_run tc_run;
 
 /* `call`, `plan` and `lanes` are borrowed until tc_run_destroy. The buffers of the call
- * may be the same where the algorithm says so. `reduce` may be NULL where the plan has no
- * REDUCE step; it is called with one source per rank, in rank order, of which this rank's
- * may be the destination. */
+ * may be the same where the algorithm says so. `reduce` may be NULL where the plan has
+ * no REDUCE step; it is called with one source per rank, in rank order, of which this
+ * rank's may be the destination. */
 tc_status
 tc_run_create(const tc_plan *plan, const tc_call *call, int32_t rank, int32_t size,
               const tc_lanes *lanes, uint32_t piece_bytes, tc_run_reduce_fn reduce,
@@ -54,11 +54,12 @@ tc_run_create(const tc_plan *plan, const tc_call *call, int32_t rank, int32_t si
 void
 tc_run_destroy(tc_run *run);
 
-/* Moves what can be moved now, at most TC_RUN_PIECES pieces. TC_OK: the plan is complete;
- * TC_PENDING: not yet, with *moved_p telling whether anything moved and *peer_p a rank it
- * waits for (-1: none known), preferably one from which nothing has come yet. Negative:
- * the error of a peek, or TC_ERR_MISMATCH for a piece of another length than this side
- * expects; *peer_p is the rank it came from, the run cannot go on. Never waits. */
+/* Moves what can be moved now, at most TC_RUN_PIECES pieces. TC_OK: the plan is
+ * complete; TC_PENDING: not yet, with *moved_p telling whether anything moved and
+ * *peer_p a rank it waits for (-1: none known), preferably one from which nothing has
+ * come yet. Negative: the error of a peek, or TC_ERR_MISMATCH for a piece of another
+ * length than this side expects; *peer_p is the rank it came from, the run cannot go
+ * on. Never waits. */
 tc_status
 tc_run_step(tc_run *run, bool *moved_p, int32_t *peer_p);
 
