@@ -64,7 +64,7 @@ tc_status
 tc_page_create(tc_page **page_p, int *fd_p, tc_error *err)
 {
     tc_status status;
-    tc_page *page;
+    tc_page *page = NULL;
     uint64_t id = 0;
     int fd = memfd_create("torchcomms-page", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
@@ -114,7 +114,7 @@ tc_page_map(int fd, tc_page **page_p, tc_error *err)
 {
     struct stat info;
     int seals = fcntl(fd, F_GET_SEALS);
-    tc_page *page;
+    tc_page *page = NULL;
 
     if (fstat(fd, &info) != 0) {
         return tc_error_errno(err, "fstat of a peer's process page");
