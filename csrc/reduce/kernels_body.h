@@ -193,20 +193,20 @@ DEFINE_SMALL_PASSES(FLOAT16, f16)
 static void
 pair_f16_complex(void *dst, const void *a, const void *b, size_t count, int n)
 {
-    u16 *d = dst;
-    const u16 *x = a;
-    const u16 *y = b;
+    u32 *d = dst;
+    const u32 *x = a;
+    const u32 *y = b;
 
     (void)n;
 #pragma GCC ivdep
-    for (size_t i = 0; i < count; i += 2) {
-        float re = load_f16(x + i);
-        float im = load_f16(x + i + 1);
-        float other_re = load_f16(y + i);
-        float other_im = load_f16(y + i + 1);
+    for (size_t i = 0; i < count / 2; i++) {
+        float re = f32_of_f16(x[i] & 0xffff);
+        float im = f32_of_f16(x[i] >> 16);
+        float other_re = f32_of_f16(y[i] & 0xffff);
+        float other_im = f32_of_f16(y[i] >> 16);
 
-        store_f16(d + i, re * other_re - im * other_im);
-        store_f16(d + i + 1, re * other_im + im * other_re);
+        d[i] = f16_of_f32(re * other_re - im * other_im) |
+               f16_of_f32(re * other_im + im * other_re) << 16;
     }
 }
 
@@ -215,18 +215,18 @@ mid_f16_complex(void *dst, const void *a, const void *b, size_t count, int n)
 {
     float *d = dst;
     const float *x = a;
-    const u16 *y = b;
+    const u32 *y = b;
 
     (void)n;
 #pragma GCC ivdep
-    for (size_t i = 0; i < count; i += 2) {
-        float re = x[i];
-        float im = x[i + 1];
-        float other_re = load_f16(y + i);
-        float other_im = load_f16(y + i + 1);
+    for (size_t i = 0; i < count / 2; i++) {
+        float re = x[2 * i];
+        float im = x[2 * i + 1];
+        float other_re = f32_of_f16(y[i] & 0xffff);
+        float other_im = f32_of_f16(y[i] >> 16);
 
-        d[i] = re * other_re - im * other_im;
-        d[i + 1] = re * other_im + im * other_re;
+        d[2 * i] = re * other_re - im * other_im;
+        d[2 * i + 1] = re * other_im + im * other_re;
     }
 }
 

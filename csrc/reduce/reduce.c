@@ -79,7 +79,7 @@ chosen_level(int *level_p, tc_error *err)
 {
     static uint32_t level_plus_one; /* 0: not yet; all threads find the same */
     uint32_t known = tc_load_relaxed_u32(&level_plus_one);
-    int level;
+    int level = TC_ISA_BASELINE;
 
     if (known == 0) {
         TC_TRY(wished_level(&level, err));
@@ -96,7 +96,7 @@ chosen_level(int *level_p, tc_error *err)
 const char *
 tc_reduce_isa(void)
 {
-    int level;
+    int level = TC_ISA_BASELINE;
 
     return chosen_level(&level, NULL) == TC_OK ? isa_names[level] : "none";
 }
@@ -170,7 +170,7 @@ tc_reduce_find_isa(int level, tc_dtype dtype, tc_redop op, tc_reduce_fn *fn_p,
 tc_status
 tc_reduce_find(tc_dtype dtype, tc_redop op, tc_reduce_fn *fn_p, tc_error *err)
 {
-    int level;
+    int level = TC_ISA_BASELINE;
 
     TC_TRY(chosen_level(&level, err));
     return tc_reduce_find_isa(level, dtype, op, fn_p, err);
@@ -181,7 +181,7 @@ tc_reduce_scale(tc_dtype dtype, void *dst, const void *src, double factor, size_
                 tc_error *err)
 {
     tc_scale_fn fn;
-    int level;
+    int level = TC_ISA_BASELINE;
 
     TC_TRY(chosen_level(&level, err));
     TC_TRY(check_numbers(dtype, TC_REDOP_PREMUL_SUM, err));

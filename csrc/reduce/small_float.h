@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Conversion between float32 and the 16- and 8-bit floats, without a branch. */
+/* Conversion between float32 and the codes of 16- and 8-bit floats, without a branch. */
 #ifndef TC_REDUCE_SMALL_FLOAT_H
 #define TC_REDUCE_SMALL_FLOAT_H
 
@@ -87,27 +87,26 @@ narrow_finite(uint32_t bits, small_format f)
 }
 
 TC_INLINE float
-f32_of_bf16(uint16_t code)
+f32_of_bf16(uint32_t code)
 {
-    return float_of_bits((uint32_t)code << 16);
+    return float_of_bits(code << 16);
 }
 
-TC_INLINE uint16_t
+TC_INLINE uint32_t
 bf16_of_f32(float value)
 {
     uint32_t bits = bits_of_float(value);
     uint32_t rounded = (bits + ((bits >> 16) & 1) + 0x7fff) >> 16;
-    int is_nan = (int32_t)(bits & 0x7fffffff) > 0x7f800000;
 
-    return (uint16_t)select_bits(is_nan, 0x7fc0, rounded);
+    return value != value ? 0x7fc0 : rounded;
 }
 
 /* As the hardware's conversion: a NaN keeps its payload and becomes quiet. */
 TC_INLINE float
-f32_of_f16(uint16_t code)
+f32_of_f16(uint32_t code)
 {
     uint32_t abs = code & 0x7fffu;
-    uint32_t sign = (uint32_t)(code & 0x8000u) << 16;
+    uint32_t sign = (code & 0x8000u) << 16;
     uint32_t quiet = select_bits((int32_t)abs > 0x7c00, 0x400000, 0);
     uint32_t special = (abs << 13) | 0x7f800000 | quiet;
     uint32_t finite = widen_finite(abs, format_f16);
@@ -115,7 +114,7 @@ f32_of_f16(uint16_t code)
     return float_of_bits(sign | select_bits((int32_t)abs >= 0x7c00, special, finite));
 }
 
-TC_INLINE uint16_t
+TC_INLINE uint32_t
 f16_of_f32(float value)
 {
     uint32_t bits = bits_of_float(value);
@@ -124,15 +123,15 @@ f16_of_f32(float value)
     uint32_t finite = narrow_finite(abs, format_f16);
     uint32_t code = select_bits((int32_t)abs > 0x7f800000, nan, finite);
 
-    return (uint16_t)(code | ((bits >> 16) & 0x8000));
+    return code | ((bits >> 16) & 0x8000);
 }
 
 /* e4m3fn and e5m2: codes from `overflow` on are not finite. */
 TC_INLINE float
-f32_of_signed_f8(uint8_t code, small_format f)
+f32_of_signed_f8(uint32_t code, small_format f)
 {
     uint32_t abs = code & 0x7fu;
-    uint32_t sign = (uint32_t)(code & 0x80u) << 24;
+    uint32_t sign = (code & 0x80u) << 24;
     int is_nan = ((int32_t)abs > (int32_t)f.overflow) | (f.overflow == f.nan);
     uint32_t special = select_bits(is_nan, 0x7fc00000, 0x7f800000);
     uint32_t finite = widen_finite(abs, f);
@@ -141,7 +140,7 @@ f32_of_signed_f8(uint8_t code, small_format f)
         sign | select_bits((int32_t)abs >= (int32_t)f.overflow, special, finite));
 }
 
-TC_INLINE uint8_t
+TC_INLINE uint32_t
 signed_f8_of_f32(float value, small_format f)
 {
     uint32_t bits = bits_of_float(value);
@@ -149,19 +148,19 @@ signed_f8_of_f32(float value, small_format f)
     uint32_t finite = narrow_finite(abs, f);
     uint32_t code = select_bits((int32_t)abs > 0x7f800000, f.nan, finite);
 
-    return (uint8_t)(code | ((bits >> 24) & 0x80));
+    return code | ((bits >> 24) & 0x80);
 }
 
 TC_INLINE float
-f32_of_fnuz_f8(uint8_t code, small_format f)
+f32_of_fnuz_f8(uint32_t code, small_format f)
 {
-    uint32_t sign = (uint32_t)(code & 0x80u) << 24;
+    uint32_t sign = (code & 0x80u) << 24;
     uint32_t finite = sign | widen_finite(code & 0x7fu, f);
 
     return float_of_bits(select_bits(code == 0x80, 0x7fc00000, finite));
 }
 
-TC_INLINE uint8_t
+TC_INLINE uint32_t
 fnuz_f8_of_f32(float value, small_format f)
 {
     uint32_t bits = bits_of_float(value);
@@ -171,7 +170,55 @@ fnuz_f8_of_f32(float value, small_format f)
     /* Neither zero nor NaN has a sign. */
     uint32_t sign = select_bits(code == 0, 0, (bits >> 24) & 0x80);
 
-    return (uint8_t)(code | sign);
+    return code | sign;
+}
+
+TC_INLINE float
+f32_of_e4m3fn(uint32_t code)
+{
+    return f32_of_signed_f8(code, format_e4m3fn);
+}
+
+TC_INLINE uint32_t
+e4m3fn_of_f32(float value)
+{
+    return signed_f8_of_f32(value, format_e4m3fn);
+}
+
+TC_INLINE float
+f32_of_e5m2(uint32_t code)
+{
+    return f32_of_signed_f8(code, format_e5m2);
+}
+
+TC_INLINE uint32_t
+e5m2_of_f32(float value)
+{
+    return signed_f8_of_f32(value, format_e5m2);
+}
+
+TC_INLINE float
+f32_of_e4m3fnuz(uint32_t code)
+{
+    return f32_of_fnuz_f8(code, format_e4m3fnuz);
+}
+
+TC_INLINE uint32_t
+e4m3fnuz_of_f32(float value)
+{
+    return fnuz_f8_of_f32(value, format_e4m3fnuz);
+}
+
+TC_INLINE float
+f32_of_e5m2fnuz(uint32_t code)
+{
+    return f32_of_fnuz_f8(code, format_e5m2fnuz);
+}
+
+TC_INLINE uint32_t
+e5m2fnuz_of_f32(float value)
+{
+    return fnuz_f8_of_f32(value, format_e5m2fnuz);
 }
 
 #endif
