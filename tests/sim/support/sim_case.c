@@ -26,11 +26,11 @@ sim_random(uint32_t *state)
 /* What moves where -------------------------------------------------------------------- */
 
 typedef enum pattern {
-    ONE_TENSOR,     /* all_reduce, reduce, broadcast: one block on both sides */
-    BLOCKS_OUT,     /* all_gather, gather: one block in, one per rank out */
-    BLOCKS_IN,      /* reduce_scatter, scatter: one per rank in, one out */
+    ONE_TENSOR, /* all_reduce, reduce, broadcast: one block on both sides */
+    BLOCKS_OUT, /* all_gather, gather: one block in, one per rank out */
+    BLOCKS_IN, /* reduce_scatter, scatter: one per rank in, one out */
     BLOCKS_THROUGH, /* all_to_all: one per rank on both sides */
-    NOTHING,        /* barrier */
+    NOTHING, /* barrier */
 } pattern;
 
 static pattern
@@ -412,8 +412,7 @@ make_call(const sim_case *c, int32_t r)
         m->out_counts[p] = out_count(c, r, p);
         m->out_ptrs[p] = address(m, m->out_offset[p], m->out_counts[p]);
     }
-    m->call =
-        (tc_call){.kind = c->spec.kind, .dtype = c->dtype, .root = c->spec.root};
+    m->call = (tc_call){.kind = c->spec.kind, .dtype = c->dtype, .root = c->spec.root};
     if (shape == ONE_TENSOR || shape == BLOCKS_OUT) {
         m->call.in = m->in_ptrs[0];
         m->call.count = m->in_counts[0];

@@ -36,7 +36,8 @@ typedef struct sim_memory {
 typedef struct sim_case {
     sim_spec spec;
     tc_dtype dtype;
-    uint64_t *counts; /* [r * size + p]: elements of block p of rank r, see sim_case.c */
+    uint64_t
+        *counts; /* [r * size + p]: elements of block p of rank r, see sim_case.c */
     sim_memory *ranks;
 } sim_case;
 

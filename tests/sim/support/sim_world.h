@@ -7,9 +7,9 @@
 
 typedef enum sim_order {
     SIM_ROUND_ROBIN,
-    SIM_RANDOM,      /* any rank, and lanes at times look full or empty */
-    SIM_LOWEST,      /* always the lowest rank that can move */
-    SIM_HIGHEST,     /* always the highest rank that can move */
+    SIM_RANDOM, /* any rank, and lanes at times look full or empty */
+    SIM_LOWEST, /* always the lowest rank that can move */
+    SIM_HIGHEST, /* always the highest rank that can move */
     SIM_RANDOM_RANK, /* a fixed random preference; its last rank starves */
     SIM_ORDER_COUNT
 } sim_order;
