@@ -107,6 +107,24 @@ tc_shm_lane_reserve(tc_shm_lane *lane)
     return lane->data + (lane->next % lane->slots) * lane->slot_bytes;
 }
 
+int32_t
+tc_shm_lane_slowest(const tc_shm_lane *lane)
+{
+    uint32_t slowest = 0;
+
+    if (lane->peer >= 0) {
+        return lane->peer;
+    }
+    for (uint32_t i = 1; i < lane->readers; i++) {
+        if (tc_load_acquire_u64(ack_of(lane, i)) <
+            tc_load_acquire_u64(ack_of(lane, slowest))) {
+            slowest = i;
+        }
+    }
+    return (int32_t)slowest < lane->segment->rank ? (int32_t)slowest
+                                                  : (int32_t)slowest + 1;
+}
+
 void
 tc_shm_lane_publish(tc_shm_lane *lane, const tc_shm_piece *piece)
 {

@@ -58,6 +58,10 @@ tc_shm_lane_prepare(tc_shm_lane *lane, tc_shm_segment *segment, uint32_t bytes,
 uint8_t *
 tc_shm_lane_reserve(tc_shm_lane *lane);
 
+/* Writer: the rank whose reading holds up a full lane. */
+int32_t
+tc_shm_lane_slowest(const tc_shm_lane *lane);
+
 /* Writer: hands over the reserved slot; all fields but `number` are the caller's. */
 void
 tc_shm_lane_publish(tc_shm_lane *lane, const tc_shm_piece *piece);

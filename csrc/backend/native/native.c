@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Life of a native communicator, and the table of the backend. */
+#include "backend/native/native.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/native/state.h"
+#include "base/affinity.h"
+#include "base/error.h"
+
+/* Polls before a yield where every rank has a CPU: 50 to 100 us, twice a sleep and a
+ * wake-up; none where ranks share CPUs (engine facts, section 3). */
+#define SPINS 2000u
+#define YIELDS 100u
+
+/* Counts communicators of the process, for the record. */
+static uint64_t comm_count;
+
+static void
+free_comm(tc_native *comm)
+{
+    tc_native_p2p_destroy(comm);
+    if (comm->segment != NULL) {
+        tc_shm_segment_close(comm->segment);
+    }
+    free(comm->mcast_in);
+    free(comm->pair_out);
+    free(comm->pair_in);
+    free(comm->srcs);
+    free(comm->name);
+    free(comm);
+}
+
+static void
+retire_comm(void *ctx)
+{
+    free_comm(ctx);
+}
+
+static tc_status
+alloc_comm(const tc_comm_config *config, tc_native **comm_p, tc_error *err)
+{
+    size_t n = (size_t)(uint32_t)config->size;
+    tc_native *comm = calloc(1, sizeof(*comm));
+
+    if (comm == NULL) {
+        return tc_error_set(err, TC_ERR_NO_MEMORY, "communicator object");
+    }
+    comm->host = config->host;
+    comm->engine = config->engine;
+    comm->rank = config->rank;
+    comm->size = config->size;
+    comm->number = (uint32_t)tc_fetch_add_relaxed_u64(&comm_count, 1);
+    comm->name = strdup(config->name);
+    comm->srcs = calloc(n, sizeof(comm->srcs[0]));
+    comm->mcast_in = calloc(n, sizeof(comm->mcast_in[0]));
+    comm->pair_out = calloc(n, sizeof(comm->pair_out[0]));
+    comm->pair_in = calloc(n, sizeof(comm->pair_in[0]));
+    if (comm->name == NULL || comm->srcs == NULL || comm->mcast_in == NULL ||
+        comm->pair_out == NULL || comm->pair_in == NULL) {
+        free_comm(comm);
+        return tc_error_set(err, TC_ERR_NO_MEMORY, "communicator of %zu ranks", n);
+    }
+    *comm_p = comm;
+    return TC_OK;
+}
+
+static tc_status
+decide_spinning(tc_native *comm, tc_error *err)
+{
+    uint64_t(*masks)[16] = calloc((size_t)(uint32_t)comm->size, sizeof(masks[0]));
+
+    if (masks == NULL) {
+        return tc_error_set(err, TC_ERR_NO_MEMORY, "affinity masks of %d ranks",
+                            comm->size);
+    }
+    for (int32_t r = 0; r < comm->size; r++) {
+        memcpy(masks[r], tc_shm_segment_rank(comm->segment, r)->affinity,
+               sizeof(masks[r]));
+    }
+    comm->spins = tc_affinity_oversubscribed((const uint64_t(*)[16])masks, comm->size)
+                      ? 0
+                      : SPINS;
+    free(masks);
+    return TC_OK;
+}
+
+/* From a mapped segment to a communicator that can be used. */
+static tc_status
+finish_comm(tc_native *comm, tc_error *err)
+{
+    comm->self = tc_shm_segment_rank(comm->segment, comm->rank);
+    tc_native_lanes_init(comm);
+    tc_shm_lane_open_writer(comm->segment, TC_SHM_LANE_MCAST, -1, &comm->mcast_out);
+    for (int32_t r = 0; r < comm->size; r++) {
+        if (r == comm->rank) {
+            continue;
+        }
+        tc_shm_lane_open_reader(comm->segment, TC_SHM_LANE_MCAST, r, &comm->mcast_in[r]);
+        tc_shm_lane_open_writer(comm->segment, TC_SHM_LANE_PAIR, r, &comm->pair_out[r]);
+        tc_shm_lane_open_reader(comm->segment, TC_SHM_LANE_PAIR, r, &comm->pair_in[r]);
+    }
+    TC_TRY(decide_spinning(comm, err));
+    TC_TRY(tc_native_p2p_create(comm, err));
+    comm->source.progress = tc_native_engine_progress;
+    comm->source.retire = retire_comm;
+    comm->source.ctx = comm;
+    return tc_engine_attach(comm->engine, &comm->source, err);
+}
+
+static tc_shm_member
+member_of(const tc_comm_config *config)
+{
+    return (tc_shm_member){
+        .rank = config->rank,
+        .size = config->size,
+        .page = tc_engine_page(config->engine),
+        .page_fd = tc_engine_page_fd(config->engine),
+        .name = config->name,
+        .deadline_ns = tc_deadline_after(tc_clock_ns(), config->timeout_ns),
+        .interrupted = config->interrupted,
+        .interrupted_ctx = config->interrupted_ctx,
+    };
+}
+
+/* Rank 0 serves, the others join at `address`. */
+static tc_status
+meet(const tc_comm_config *config, tc_shm_leader *leader, const char *address,
+     tc_shm_segment **segment_p, tc_error *err)
+{
+    tc_shm_member self = member_of(config);
+
+    if (config->rank == 0) {
+        return tc_shm_leader_serve(leader, &self, segment_p, err);
+    }
+    return tc_shm_member_join(address, &self, segment_p, err);
+}
+
+/* The way to the leader through the store: keys "<name>/<generation>/leader". A name may
+ * be used again: every rank counts its own generations, so nothing is left from one that
+ * another can take for its own. */
+static tc_status
+exchange_address(const tc_comm_config *config, char address[TC_SHM_ADDRESS_BYTES],
+                 tc_error *err)
+{
+    const tc_store *store = config->store;
+    char key[320];
+    int64_t generation = 0;
+    size_t bytes = 0;
+
+    snprintf(key, sizeof(key), "torchcomms/%.200s/gen/%d", config->name, config->rank);
+    TC_TRY(store->add(store->ctx, key, 1, &generation, err));
+    snprintf(key, sizeof(key), "torchcomms/%.200s/%lld/leader", config->name,
+             (long long)generation);
+    if (config->rank == 0) {
+        return store->set(store->ctx, key, address, strlen(address), err);
+    }
+    TC_TRY(store->get(store->ctx, key, config->timeout_ns, address,
+                      TC_SHM_ADDRESS_BYTES - 1, &bytes, err));
+    address[bytes < TC_SHM_ADDRESS_BYTES ? bytes : TC_SHM_ADDRESS_BYTES - 1] = '\0';
+    return TC_OK;
+}
+
+static tc_status
+native_create(const tc_comm_config *config, void **comm_p, tc_error *err)
+{
+    char address[TC_SHM_ADDRESS_BYTES] = "";
+    tc_shm_leader *leader = NULL;
+    tc_native *comm = NULL;
+    tc_status status;
+
+    if (config->size > TC_SHM_MAX_RANKS) {
+        return tc_error_set(err, TC_ERR_INVALID_ARGUMENT,
+                            "size is %d, a host has at most %d ranks", config->size,
+                            TC_SHM_MAX_RANKS);
+    }
+    TC_TRY(alloc_comm(config, &comm, err));
+    if (config->rank == 0) {
+        status = tc_shm_leader_open(&leader, address, err);
+        if (status != TC_OK) {
+            goto err_free;
+        }
+    }
+    if (config->size > 1) {
+        status = exchange_address(config, address, err);
+        if (status != TC_OK) {
+            goto err_leader;
+        }
+    }
+    status = meet(config, leader, address, &comm->segment, err);
+    if (status != TC_OK) {
+        goto err_leader;
+    }
+    status = finish_comm(comm, err);
+    if (status != TC_OK) {
+        goto err_leader;
+    }
+    if (leader != NULL) {
+        tc_shm_leader_close(leader);
+    }
+    *comm_p = comm;
+    return TC_OK;
+
+err_leader:
+    if (leader != NULL) {
+        tc_shm_leader_close(leader);
+    }
+err_free:
+    free_comm(comm);
+    return status;
+}
+
+static tc_status
+native_finalize(void *ctx, tc_error *err)
+{
+    tc_native *comm = ctx;
+    const tc_shm_state *state = tc_shm_segment_state(comm->segment);
+
+    tc_exchange_acq_rel_u32(&comm->self->finalized, 1);
+    tc_shm_ring_all(comm->segment);
+    if (tc_load_acquire_u32(&state->state) != 0) {
+        return tc_error_set(err, TC_ERR_BROKEN, "communicator '%s' was broken: %.300s",
+                            comm->name, state->message);
+    }
+    return TC_OK;
+}
+
+static void
+native_destroy(void *ctx)
+{
+    tc_native *comm = ctx;
+
+    if (!tc_engine_is_ours(comm->engine)) {
+        return; /* a forked child: segment and engine are the parent's */
+    }
+    tc_exchange_acq_rel_u32(&comm->self->finalized, 1);
+    tc_shm_ring_all(comm->segment);
+    tc_engine_retire(comm->engine, &comm->source);
+}
+
+static void
+native_abort(void *ctx)
+{
+    tc_native *comm = ctx;
+
+    tc_native_break(comm, TC_ERR_ABORTED, comm->rank, "rank %d aborted it", comm->rank);
+    tc_engine_kick(comm->engine, &comm->source);
+}
+
+static void
+native_parking(void *ctx, tc_parking *parking)
+{
+    tc_native *comm = ctx;
+    tc_bell *bell = &tc_engine_page(comm->engine)->bell;
+
+    *parking = (tc_parking){
+        .bell = &bell->word,
+        .sleepers = &bell->sleepers,
+        .spins = comm->spins,
+        .yields = YIELDS,
+    };
+}
+
+static const tc_backend native = {
+    .struct_size = sizeof(tc_backend),
+    .abi = TC_BACKEND_ABI,
+    .name = "native",
+    .version = "0.1.0",
+    .device_type = TC_DEVICE_CPU,
+    .comm_create = native_create,
+    .comm_finalize = native_finalize,
+    .comm_destroy = native_destroy,
+    .comm_abort = native_abort,
+    .issue =
+        {
+            [TC_OP_SEND] = tc_native_issue_p2p,
+            [TC_OP_RECV] = tc_native_issue_p2p,
+            [TC_OP_BATCH] = tc_native_issue_p2p,
+            [TC_OP_BROADCAST] = tc_native_issue_collective,
+            [TC_OP_ALL_REDUCE] = tc_native_issue_collective,
+            [TC_OP_REDUCE] = tc_native_issue_collective,
+            [TC_OP_ALL_GATHER] = tc_native_issue_collective,
+            [TC_OP_ALL_GATHER_V] = tc_native_issue_collective,
+            [TC_OP_ALL_GATHER_SINGLE] = tc_native_issue_collective,
+            [TC_OP_REDUCE_SCATTER] = tc_native_issue_collective,
+            [TC_OP_REDUCE_SCATTER_V] = tc_native_issue_collective,
+            [TC_OP_REDUCE_SCATTER_SINGLE] = tc_native_issue_collective,
+            [TC_OP_ALL_TO_ALL_SINGLE] = tc_native_issue_collective,
+            [TC_OP_ALL_TO_ALL_V_SINGLE] = tc_native_issue_collective,
+            [TC_OP_ALL_TO_ALL] = tc_native_issue_collective,
+            [TC_OP_BARRIER] = tc_native_issue_collective,
+            [TC_OP_SCATTER] = tc_native_issue_collective,
+            [TC_OP_GATHER] = tc_native_issue_collective,
+            [TC_OP_GATHER_SINGLE] = tc_native_issue_collective,
+        },
+    .progress = tc_native_progress,
+    .parking = native_parking,
+    .detach = tc_native_detach,
+};
+
+const tc_backend *
+tc_native_backend(void)
+{
+    return &native;
+}

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The native engine's communicator and what each of its files offers the others. */
+#ifndef TC_NATIVE_STATE_H
+#define TC_NATIVE_STATE_H
+
+#include "base/bell.h"
+#include "base/clock.h"
+#include "base/ring.h"
+#include "coll/run.h"
+#include "loop/engine.h"
+#include "reduce/reduce.h"
+#include "torchcomms/backend.h"
+#include "transport/shm/lane.h"
+
+typedef struct tc_native tc_native;
+typedef struct tc_native_op tc_native_op;
+struct tc_p2p_state;
+
+/* What one call of a step function achieved. */
+typedef enum tc_native_step {
+    TC_NATIVE_DONE,
+    TC_NATIVE_MOVED,
+    TC_NATIVE_BLOCKED, /* `op->peer` tells by whom */
+    TC_NATIVE_FAILED,  /* the communicator is broken, its state tells why */
+} tc_native_step;
+
+/* How a collective is carried out. */
+typedef struct tc_native_path {
+    /* Once, when the operation's turn has come and it is announced; what it cannot get
+     * breaks the communicator. */
+    tc_native_step (*start)(tc_native *comm, tc_op *op);
+    tc_native_step (*step)(tc_native *comm, tc_op *op);
+    void (*end)(tc_native *comm, tc_op *op); /* releases what start took */
+} tc_native_path;
+
+/* The engine's part of a tc_op, in its `state`. */
+struct tc_native_op {
+    const tc_native_path *path;
+    uint64_t seq;         /* collective number on this communicator; 0: not started */
+    uint64_t fingerprint; /* of the call, with seq */
+    uint64_t deadline_ns; /* 0 until it is queued */
+    uint64_t record;      /* number of its line in the record */
+    tc_reduce_fn reduce;  /* NULL where nothing is reduced */
+    int32_t peer;         /* the rank it waits for, -1: none */
+    bool finished;        /* completed, or about to be */
+    uint32_t arrived;     /* exchange: peers seen so far */
+    uint64_t exchange;    /* exchange: its number */
+    tc_run *run;          /* plan */
+    tc_plan plan;         /* plan */
+    const void *input;    /* plan: call.in before PREMUL_SUM replaced it */
+    void *scratch;        /* plan: scaled input of PREMUL_SUM */
+    void **scratch_ptrs;
+};
+
+/* One communicator.
+ *
+ * Invariants. Everything below `busy` is read and written only by the thread that has
+ * set `busy` from 0 to 1, except `inbox`, a stack that any thread pushes to. Collectives
+ * run one after the other in the order of `head`; only `head` has started. Operations are
+ * completed by the holder of `busy`, so none ends while a thread is inside its step. */
+struct tc_native {
+    const tc_host *host;
+    tc_engine *engine;
+    tc_engine_source source;
+    tc_shm_segment *segment;
+    tc_shm_rank *self; /* own control part */
+    int32_t rank;
+    int32_t size;
+    uint32_t number; /* in its process, for the record */
+    uint32_t spins;  /* polls of a waiter before it yields */
+    char *name;
+
+    tc_op *inbox;
+    uint32_t busy;
+    tc_op *head;
+    tc_op *tail;
+    uint64_t seq;       /* collectives started */
+    uint64_t exchanges; /* of them by one exchange */
+    tc_status broken;   /* TC_OK until the state word was seen to be set */
+    tc_error cause;     /* then: what broke it */
+    const void **srcs;  /* `size` addresses, for reductions */
+    int32_t full_peer;  /* the reader that the last full lane waited for */
+    tc_lanes lanes;
+    tc_shm_lane mcast_out;
+    tc_shm_lane *mcast_in; /* by rank */
+    tc_shm_lane *pair_out;
+    tc_shm_lane *pair_in;
+    struct tc_p2p_state *p2p;
+};
+
+_Static_assert(sizeof(tc_native_op) <= TC_OP_STATE_BYTES, "fits the op's state");
+
+static inline tc_native_op *
+tc_native_op_of(tc_op *op)
+{
+    return (tc_native_op *)(void *)op->state;
+}
+
+/* queue.c: order and progress ---------------------------------------------------- */
+
+tc_status
+tc_native_issue_collective(void *ctx, tc_op *op);
+
+tc_status
+tc_native_issue_p2p(void *ctx, tc_op *op);
+
+tc_status
+tc_native_progress(void *ctx, uint64_t now_ns);
+
+/* The same for the engine's thread: TC_EXPIRED when nothing is outstanding. */
+tc_status
+tc_native_engine_progress(void *ctx, uint64_t now_ns);
+
+void
+tc_native_detach(void *ctx, tc_op *op);
+
+/* Ends a queued operation with `status` (its error is in *op->error) and wakes its
+ * waiters. The caller holds `busy`. */
+void
+tc_native_complete_locked(tc_native *comm, tc_op *op, tc_status status);
+
+/* fault.c: what breaks a communicator -------------------------------------------- */
+
+/* Sets the state word, unless it is set, and wakes everybody. `culprit` -1: no rank in
+ * particular. Any thread. */
+void
+tc_native_break(tc_native *comm, tc_status status, int32_t culprit, const char *format,
+                ...) __attribute__((format(printf, 4, 5)));
+
+/* Whether the communicator is broken; then `comm->cause` is filled. Cheap. */
+bool
+tc_native_is_broken_locked(tc_native *comm);
+
+/* The error of an operation on a broken communicator, into *op->error. */
+tc_status
+tc_native_broken_error_locked(tc_native *comm, tc_op *op);
+
+/* Whether a rank has died or left the communicator; plain loads. What it published
+ * before is still there: look once more before reporting it. */
+bool
+tc_native_peer_is_gone(const tc_native *comm, int32_t peer);
+
+/* Breaks the communicator because `peer` is gone and `op` needs it. */
+void
+tc_native_report_gone(tc_native *comm, tc_op *op, int32_t peer);
+
+/* Slow look at the collectives: other calls of peers, deadlines. */
+void
+tc_native_look_locked(tc_native *comm, uint64_t now_ns);
+
+/* call.c: what a call looks like to others ----------------------------------------- */
+
+/* Takes the next collective number for the operation and announces it. */
+void
+tc_native_announce_locked(tc_native *comm, tc_op *op);
+
+/* Breaks the communicator with both sides' calls. */
+void
+tc_native_mismatch_locked(tc_native *comm, tc_op *op, int32_t peer);
+
+/* Whether `peer` has announced another call under the number of `op`. */
+bool
+tc_native_call_differs(const tc_native *comm, tc_op *op, int32_t peer);
+
+/* Whether `peer` has announced the call of this number or a later one. */
+bool
+tc_native_has_arrived(const tc_native *comm, uint64_t seq, int32_t peer);
+
+/* "all_reduce of 8 float32 with SUM". */
+void
+tc_native_describe(tc_op *op, char *text, size_t capacity);
+
+/* exchange.c and collective.c: the two paths --------------------------------------- */
+
+/* Whether all ranks take the one-exchange path for this call; a function of what all of
+ * them know. */
+bool
+tc_native_fits_exchange(const tc_native *comm, const tc_call *call);
+
+/* The table through which plans reach the lanes. */
+void
+tc_native_lanes_init(tc_native *comm);
+
+extern const tc_native_path tc_native_exchange_path;
+extern const tc_native_path tc_native_plan_path;
+
+/* p2p.c: sends and receives, beside the collectives -------------------------------- */
+
+tc_status
+tc_native_p2p_create(tc_native *comm, tc_error *err);
+
+void
+tc_native_p2p_destroy(tc_native *comm);
+
+/* Takes an accepted send, recv or batch. */
+void
+tc_native_p2p_post_locked(tc_native *comm, tc_op *op);
+
+/* Moves what can be moved; true when something moved. Completes what has ended. */
+bool
+tc_native_p2p_step_locked(tc_native *comm);
+
+/* Deadlines and dead peers of everything pending. */
+void
+tc_native_p2p_look_locked(tc_native *comm, uint64_t now_ns);
+
+/* Ends everything pending with the communicator's cause. */
+void
+tc_native_p2p_fail_locked(tc_native *comm);
+
+bool
+tc_native_p2p_is_idle_locked(const tc_native *comm);
+
+#endif
