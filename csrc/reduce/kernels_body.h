@@ -205,7 +205,7 @@ pair_f16_complex(void *dst, const void *a, const void *b, size_t count, int n)
         float other_re = f32_of_f16(y[i] & 0xffff);
         float other_im = f32_of_f16(y[i] >> 16);
 
-        d[i] = f16_of_f32(re * other_re - im * other_im) |
+        d[i] = f16_of_f32(minus_f32(re * other_re, im * other_im)) |
                f16_of_f32(re * other_im + im * other_re) << 16;
     }
 }
@@ -225,7 +225,7 @@ mid_f16_complex(void *dst, const void *a, const void *b, size_t count, int n)
         float other_re = f32_of_f16(y[i] & 0xffff);
         float other_im = f32_of_f16(y[i] >> 16);
 
-        d[2 * i] = re * other_re - im * other_im;
+        d[2 * i] = minus_f32(re * other_re, im * other_im);
         d[2 * i + 1] = re * other_im + im * other_re;
     }
 }
