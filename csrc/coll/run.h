@@ -55,11 +55,11 @@ void
 tc_run_destroy(tc_run *run);
 
 /* Moves what can be moved now, at most TC_RUN_PIECES pieces. TC_OK: the plan is
- * complete; TC_PENDING: not yet, with *moved_p telling whether anything moved and
- * *peer_p a rank it waits for (-1: none known), preferably one from which nothing has
- * come yet. Negative: the error of a peek, or TC_ERR_MISMATCH for a piece of another
- * length than this side expects; *peer_p is the rank it came from, the run cannot go
- * on. Never waits. */
+ * complete; TC_PENDING: not yet, with *moved_p telling whether anything moved and,
+ * where nothing did, *peer_p a rank it waits for (-1: none known), preferably one from
+ * which nothing has come yet. Negative: the error of a peek, or TC_ERR_MISMATCH for a
+ * piece of another length than this side expects; *peer_p is the rank it came from, the
+ * run cannot go on. Never waits. */
 tc_status
 tc_run_step(tc_run *run, bool *moved_p, int32_t *peer_p);
 

@@ -231,11 +231,39 @@ test_bound(void)
     sim_world_destroy(w);
 }
 
+/* A call that starts with the steps the one before had no time for, all of them blocked,
+ * still moves the others. */
+static void
+test_blocked_rest(void)
+{
+    static char in[2 * TC_RUN_PIECES * PIECE_BYTES];
+    static char out[sizeof(in)];
+    sim_world *w = sim_world_create(2, 1, PIECE_BYTES);
+    tc_call call = {.dtype = TC_INT32, .in = in, .out = out};
+    rig g = {0};
+
+    memset(in, 1, sizeof(in));
+    for (uint64_t i = 0; i < TC_RUN_PIECES; i++) {
+        uint64_t offset = i * 2 * PIECE_BYTES;
+
+        add_step(&g.plan, TC_STEP_COPY, -1, 2 * PIECE_BYTES, in_at(offset),
+                 out_at(offset));
+    }
+    add_step(&g.plan, TC_STEP_RECV, 1, 0, in_at(0), out_at(0));
+    rig_open(&g, w, call, 0, 2, NULL);
+    check_step(&g, TC_PENDING, true, -1);
+    check_step(&g, TC_PENDING, true, -1);
+    CHECK(memcmp(in, out, sizeof(in)) == 0);
+    check_step(&g, TC_PENDING, false, 1);
+    rig_close(&g);
+    sim_world_destroy(w);
+}
+
 /* Steps that share a lane run in plan order, also around a REDUCE, which has all lanes. */
 static void
-test_lane_order(void)
+test_lane_order(uint32_t slots)
 {
-    sim_world *w = sim_world_create(2, 1, PIECE_BYTES);
+    sim_world *w = sim_world_create(2, slots, PIECE_BYTES);
     uint32_t in[2][20];
     uint32_t out[2][20] = {0};
     uint32_t calls = 0;
@@ -249,12 +277,14 @@ test_lane_order(void)
     add_step(&g[0].plan, TC_STEP_RECV, 1, 32, in_at(0), out_at(0));
     add_step(&g[0].plan, TC_STEP_REDUCE, -1, 24, in_at(0), out_at(32));
     add_step(&g[0].plan, TC_STEP_RECV, 1, 16, in_at(0), out_at(56));
+    add_step(&g[0].plan, TC_STEP_RECV, 1, 8, in_at(0), out_at(72));
     add_step(&g[0].plan, TC_STEP_MCAST, -1, 20, in_at(0), out_at(0));
     add_step(&g[0].plan, TC_STEP_MCAST, -1, 0, in_at(0), out_at(0));
     add_step(&g[0].plan, TC_STEP_MCAST, -1, 28, in_at(20), out_at(0));
     add_step(&g[1].plan, TC_STEP_SEND, 0, 32, in_at(0), out_at(0));
     add_step(&g[1].plan, TC_STEP_SEND, 0, 24, in_at(32), out_at(0));
     add_step(&g[1].plan, TC_STEP_SEND, 0, 16, in_at(56), out_at(0));
+    add_step(&g[1].plan, TC_STEP_SEND, 0, 8, in_at(72), out_at(0));
     add_step(&g[1].plan, TC_STEP_MRECV, 0, 20, in_at(0), out_at(0));
     add_step(&g[1].plan, TC_STEP_MRECV, 0, 0, in_at(0), out_at(0));
     add_step(&g[1].plan, TC_STEP_MRECV, 0, 28, in_at(0), out_at(20));
@@ -272,7 +302,7 @@ test_lane_order(void)
         CHECK(status[r] >= 0);
     }
     CHECK(calls < 100);
-    for (uint32_t i = 0; i < 18; i++) {
+    for (uint32_t i = 0; i < 20; i++) {
         CHECK(out[0][i] == (i >= 8 && i < 14 ? i + 1000 + i - 8 : i));
     }
     CHECK(memcmp(out[1], in[0], 48) == 0);
@@ -387,7 +417,10 @@ main(void)
     test_silent_peer();
     test_full_lane();
     test_bound();
-    test_lane_order();
+    test_blocked_rest();
+    for (uint32_t slots = 1; slots <= 6; slots++) {
+        test_lane_order(slots);
+    }
     test_other_total();
     test_other_pieces();
     test_other_call();
