@@ -15,6 +15,8 @@ typedef struct tc_shm_segment {
     int32_t rank;
     uint8_t *base;
     tc_page **pages;
+    int32_t pid; /* who mapped it: a forked child does not have the mapping */
+    int fd;      /* -1, except where only fallocate can populate (before Linux 5.14) */
 } tc_shm_segment;
 
 /* Who takes part, and from where. */
@@ -44,7 +46,8 @@ tc_shm_leader_close(tc_shm_leader *leader);
 
 /* Rank 0: waits for all members, makes the segment, hands it out, waits until all have
  * mapped and populated their part. What fails on one rank fails on all, with the rank and
- * the cause; ranks that did not come are named at the deadline. */
+ * the cause; ranks that did not come are named at the deadline. A communicator of size 1 needs no
+ * leader: NULL will do. */
 tc_status
 tc_shm_leader_serve(tc_shm_leader *leader, const tc_shm_member *self,
                     tc_shm_segment **segment_p, tc_error *err);

@@ -1,0 +1,592 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The leader's side of a segment's start-up: one loop over all connections. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "transport/shm/channel.h"
+#include "transport/shm/identity.h"
+#include "transport/shm/rendezvous.h"
+
+/* Connections that may be open without having said who they are. */
+#define STRANGERS 16
+
+#define RETRY_NS TC_NSEC_PER_MSEC
+
+struct tc_shm_leader {
+    int listen_fd;
+    int spare_fd; /* given up to accept and refuse when there is no other left */
+    uint8_t token[TC_WIRE_TOKEN_BYTES];
+};
+
+typedef enum conn_state {
+    CONN_STRANGER, /* has not said hello */
+    CONN_JOINED,   /* waits for the others */
+    CONN_HANDING,  /* is being sent descriptors */
+    CONN_WORKING,  /* maps and populates */
+    CONN_DONE,     /* waits for the others to be done */
+} conn_state;
+
+typedef struct conn {
+    int fd;
+    conn_state state;
+    int32_t rank; /* -1: stranger */
+    int32_t pid;  /* as it said */
+    int32_t next; /* rank whose page is sent next; -1: the welcome is */
+} conn;
+
+/* One start-up. Invariant: `joined` connections are past CONN_STRANGER, `done` of them in
+ * CONN_DONE, and page_fds[r] >= 0 for exactly those and the own rank. */
+typedef struct serving {
+    tc_shm_leader *leader;
+    const tc_shm_member *self;
+    uint64_t start_ns;
+    conn *conns;
+    struct pollfd *polls;
+    int *page_fds;
+    int32_t conn_count;
+    int32_t conn_capacity;
+    int32_t joined;
+    int32_t done;
+    bool crowded; /* a send found no room */
+    int segment_fd;
+    tc_shm_segment *segment;
+} serving;
+
+tc_status
+tc_shm_leader_open(tc_shm_leader **leader_p, char address_p[TC_SHM_ADDRESS_BYTES],
+                   tc_error *err)
+{
+    tc_wire_shm_address address = {0};
+    tc_shm_leader *leader;
+    tc_status status;
+    uint64_t name;
+
+    _Static_assert((int)TC_SHM_ADDRESS_BYTES == (int)TC_WIRE_ADDRESS_BYTES, "one size");
+    TC_TRY(tc_shm_identity_read(&address, err));
+    if (getrandom(&name, sizeof(name), 0) != (ssize_t)sizeof(name) ||
+        getrandom(address.token, sizeof(address.token), 0) !=
+            (ssize_t)sizeof(address.token)) {
+        return tc_error_errno(err, "getrandom");
+    }
+    snprintf(address.socket, sizeof(address.socket), "%016llx",
+             (unsigned long long)name);
+    leader = calloc(1, sizeof(*leader));
+    if (leader == NULL) {
+        return tc_error_set(err, TC_ERR_NO_MEMORY, "leader of a shared segment");
+    }
+    memcpy(leader->token, address.token, sizeof(leader->token));
+    status = tc_shm_channel_listen(address.socket, &leader->listen_fd, err);
+    if (status != TC_OK) {
+        goto err_free;
+    }
+    leader->spare_fd = fcntl(leader->listen_fd, F_DUPFD_CLOEXEC, 0);
+    if (leader->spare_fd < 0) {
+        status = tc_error_errno(err, "spare descriptor");
+        goto err_close;
+    }
+    tc_wire_shm_address_pack(&address, address_p);
+    *leader_p = leader;
+    return TC_OK;
+
+err_close:
+    close(leader->listen_fd);
+err_free:
+    free(leader);
+    return status;
+}
+
+void
+tc_shm_leader_close(tc_shm_leader *leader)
+{
+    if (leader == NULL) {
+        return;
+    }
+    close(leader->listen_fd);
+    if (leader->spare_fd >= 0) {
+        close(leader->spare_fd);
+    }
+    free(leader);
+}
+
+static void
+say_verdict(int fd, tc_status status, const char *text)
+{
+    tc_wire_verdict verdict = {.status = status, .rank = 0};
+    uint8_t bytes[TC_WIRE_MESSAGE_BYTES];
+
+    snprintf(verdict.text, sizeof(verdict.text), "%s", text);
+    tc_shm_channel_send(fd, bytes, tc_wire_verdict_pack(&verdict, bytes), NULL, 0, NULL);
+}
+
+static void
+remove_conn(serving *s, int32_t i)
+{
+    close(s->conns[i].fd);
+    s->conns[i] = s->conns[--s->conn_count];
+}
+
+/* Turns a connection away that is none of our ranks; the others go on. */
+static void
+refuse(serving *s, int32_t i, const tc_error *why)
+{
+    TC_LOG(SHM, WARN, "communicator '%s': refused a connection: %s", s->self->name,
+           why->message);
+    say_verdict(s->conns[i].fd, why->status, why->message);
+    remove_conn(s, i);
+}
+
+/* "rank 2", "ranks 2, 5"; not all of very many. */
+static void
+list_ranks(const serving *s, bool (*picks)(const serving *, int32_t), size_t capacity,
+           char *text_p)
+{
+    int32_t count = 0;
+    size_t used;
+
+    for (int32_t r = 1; r < s->self->size; r++) {
+        count += picks(s, r);
+    }
+    used = (size_t)snprintf(text_p, capacity, count == 1 ? "rank" : "ranks");
+    for (int32_t r = 1, listed = 0; r < s->self->size; r++) {
+        if (!picks(s, r)) {
+            continue;
+        }
+        if (used + 32 > capacity) {
+            snprintf(text_p + used, capacity - used, " and %d more", count - listed);
+            return;
+        }
+        used += (size_t)snprintf(text_p + used, capacity - used, "%s %d",
+                                 listed > 0 ? "," : "", r);
+        listed++;
+    }
+}
+
+static bool
+is_missing(const serving *s, int32_t rank)
+{
+    return s->page_fds[rank] < 0;
+}
+
+static bool
+is_at_work(const serving *s, int32_t rank)
+{
+    for (int32_t i = 0; i < s->conn_count; i++) {
+        if (s->conns[i].rank == rank) {
+            return s->conns[i].state != CONN_DONE;
+        }
+    }
+    return false;
+}
+
+static tc_status
+set_late(const serving *s, tc_error *err)
+{
+    bool gathering = s->joined < s->self->size - 1;
+    double seconds = (double)(tc_clock_ns() - s->start_ns) / 1e9;
+    char ranks[256];
+
+    list_ranks(s, gathering ? is_missing : is_at_work, sizeof(ranks), ranks);
+    return tc_error_set(err, TC_ERR_TIMEOUT,
+                        "%s did not %s communicator '%s' within %.1f s", ranks,
+                        gathering ? "join" : "finish the start-up of", s->self->name,
+                        seconds);
+}
+
+/* The member is known by its token: from here on what it says is one of the ranks'. */
+static tc_status
+admit(serving *s, int32_t i, const tc_wire_hello *hello, tc_shm_message *m,
+      tc_error *err)
+{
+    conn *c = &s->conns[i];
+
+    if (hello->size != s->self->size) {
+        return tc_error_set(err, TC_ERR_MISMATCH,
+                            "rank %d (pid %d) has size %d, rank 0 has size %d",
+                            hello->rank, hello->pid, hello->size, s->self->size);
+    }
+    if (hello->rank == 0 || s->page_fds[hello->rank] >= 0) {
+        int32_t first = hello->rank == 0 ? (int32_t)getpid() : -1;
+
+        for (int32_t k = 0; k < s->conn_count; k++) {
+            if (s->conns[k].rank == hello->rank) {
+                first = s->conns[k].pid;
+            }
+        }
+        return tc_error_set(err, TC_ERR_MISMATCH,
+                            "two processes say that they are rank %d of communicator "
+                            "'%s': pids %d and %d",
+                            hello->rank, s->self->name, first, hello->pid);
+    }
+    if (m->fd_count != 1) {
+        return tc_error_set(err, TC_ERR_MISMATCH,
+                            "rank %d (pid %d) sent %d descriptors, expected its page",
+                            hello->rank, hello->pid, m->fd_count);
+    }
+    c->rank = hello->rank;
+    c->pid = hello->pid;
+    c->state = CONN_JOINED;
+    s->page_fds[c->rank] = m->fds[0];
+    m->fds[0] = -1;
+    s->joined++;
+    return TC_OK;
+}
+
+static bool
+is_token(const serving *s, const tc_wire_hello *hello)
+{
+    uint8_t differs = 0;
+
+    for (size_t k = 0; k < TC_WIRE_TOKEN_BYTES; k++) {
+        differs |= s->leader->token[k] ^ hello->token[k];
+    }
+    return differs == 0;
+}
+
+static tc_status
+read_hello(serving *s, int32_t i, tc_shm_message *m, tc_error *err)
+{
+    tc_wire_hello hello;
+    tc_error why;
+    tc_status status = tc_wire_hello_unpack(m->bytes, m->size, &hello, &why);
+
+    if (status == TC_OK && !is_token(s, &hello)) {
+        status = tc_error_set(&why, TC_ERR_MISMATCH,
+                              "a process (pid %d) that says it is rank %d of %d has "
+                              "another token than communicator '%s'",
+                              hello.pid, hello.rank, hello.size, s->self->name);
+    }
+    if (status == TC_OK) {
+        return admit(s, i, &hello, m, err);
+    }
+    refuse(s, i, &why);
+    return TC_OK;
+}
+
+static tc_status
+read_verdict(serving *s, int32_t i, tc_shm_message *m, tc_error *err)
+{
+    conn *c = &s->conns[i];
+    tc_wire_verdict verdict;
+
+    TC_TRY(tc_wire_verdict_unpack(m->bytes, m->size, &verdict, err));
+    if (verdict.status == TC_ERR_TIMEOUT && s->joined < s->self->size - 1) {
+        return set_late(s, err);
+    }
+    if (verdict.status != TC_OK) {
+        return tc_error_set(err, verdict.status, "rank %d: %s", c->rank, verdict.text);
+    }
+    if (c->state != CONN_WORKING) {
+        return tc_error_set(err, TC_ERR_MISMATCH,
+                            "rank %d says it is ready before it can be", c->rank);
+    }
+    c->state = CONN_DONE;
+    s->done++;
+    return TC_OK;
+}
+
+/* What one connection has to say. May remove it. */
+static tc_status
+hear(serving *s, int32_t i, tc_error *err)
+{
+    conn *c = &s->conns[i];
+    tc_shm_message m;
+    tc_status status = tc_shm_channel_recv(c->fd, &m, err);
+
+    if (status == TC_PENDING) {
+        return TC_OK;
+    }
+    if (status == TC_ERR_PEER_CLOSED && c->state == CONN_STRANGER) {
+        remove_conn(s, i);
+        return TC_OK;
+    }
+    if (status == TC_ERR_PEER_CLOSED) {
+        return tc_error_set(err, TC_ERR_PEER_DIED,
+                            "rank %d (pid %d) ended during the start-up of communicator "
+                            "'%s'",
+                            c->rank, c->pid, s->self->name);
+    }
+    if (status != TC_OK) {
+        tc_error_prefix(err, "rank 0");
+        return status;
+    }
+    status = c->state == CONN_STRANGER ? read_hello(s, i, &m, err)
+                                       : read_verdict(s, i, &m, err);
+    tc_shm_message_close_fds(&m);
+    return status;
+}
+
+static tc_status
+accept_all(serving *s, tc_error *err)
+{
+    for (;;) {
+        tc_error why;
+        int fd = accept4(s->leader->listen_fd, NULL, NULL,
+                         SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+        if (fd < 0 && (errno == EINTR || errno == ECONNABORTED)) {
+            continue;
+        }
+        if (fd < 0 && errno == EAGAIN) {
+            return TC_OK;
+        }
+        if (fd < 0) {
+            return tc_error_errno(err, "rank 0: accepting a connection");
+        }
+        /* A silent one makes room: ours speak as soon as they are connected. */
+        for (int32_t i = 0; s->conn_count == s->conn_capacity; i++) {
+            if (s->conns[i].state == CONN_STRANGER) {
+                tc_error_set(&why, TC_ERR_MISMATCH, "too many silent connections");
+                refuse(s, i, &why);
+            }
+        }
+        s->conns[s->conn_count++] = (conn){.fd = fd, .rank = -1, .next = -1};
+        if (tc_shm_channel_check_user(fd, &why) != TC_OK) {
+            refuse(s, s->conn_count - 1, &why);
+        }
+    }
+}
+
+static tc_status
+send_next(serving *s, conn *c, tc_error *err)
+{
+    uint8_t bytes[TC_WIRE_MESSAGE_BYTES];
+
+    if (c->next < 0) {
+        tc_wire_welcome welcome = {.size = s->self->size,
+                                   .bytes = s->segment->layout.bytes};
+        size_t size = tc_wire_welcome_pack(&welcome, bytes);
+
+        TC_TRY(tc_shm_channel_send(c->fd, bytes, size, &s->segment_fd, 1, err));
+        c->next = 0;
+    } else {
+        int32_t left = s->self->size - c->next;
+        tc_wire_pages pages = {.first = c->next, .count = left};
+        size_t size;
+
+        if (pages.count > TC_SHM_CHANNEL_FDS) {
+            pages.count = TC_SHM_CHANNEL_FDS;
+        }
+        size = tc_wire_pages_pack(&pages, bytes);
+        TC_TRY(tc_shm_channel_send(c->fd, bytes, size, &s->page_fds[c->next],
+                                   pages.count, err));
+        c->next += pages.count;
+    }
+    return TC_OK;
+}
+
+static tc_status
+hand_out(serving *s, conn *c, tc_error *err)
+{
+    while (c->next < s->self->size) {
+        tc_status status = send_next(s, c, err);
+
+        if (status == TC_PENDING) {
+            s->crowded = true;
+            return TC_OK;
+        }
+        if (status == TC_ERR_PEER_CLOSED) {
+            break; /* why, we hear */
+        }
+        if (status != TC_OK) {
+            tc_error_prefix(err, "rank 0, to rank %d", c->rank);
+            return status;
+        }
+    }
+    c->state = CONN_WORKING;
+    return TC_OK;
+}
+
+/* Everything that can be done now, then waits. */
+static tc_status
+step(serving *s, tc_error *err)
+{
+    int32_t polled = s->conn_count;
+    tc_status status;
+
+    s->crowded = false;
+    for (int32_t i = 0; i < polled; i++) {
+        if (s->conns[i].state == CONN_HANDING) {
+            TC_TRY(hand_out(s, &s->conns[i], err));
+        }
+        s->polls[i] = (struct pollfd){.fd = s->conns[i].fd, .events = POLLIN};
+    }
+    s->polls[polled] = (struct pollfd){.fd = s->leader->listen_fd, .events = POLLIN};
+    status =
+        tc_shm_channel_wait(s->polls, (size_t)polled + 1, s->self,
+                            s->self->deadline_ns,
+                            s->crowded ? RETRY_NS : TC_NSEC_PER_SEC, err);
+    if (status == TC_ERR_TIMEOUT) {
+        return set_late(s, err);
+    }
+    TC_TRY(status);
+    /* From the end: a removed connection is replaced by the last. */
+    for (int32_t i = polled - 1; i >= 0; i--) {
+        if (s->polls[i].revents != 0) {
+            TC_TRY(hear(s, i, err));
+        }
+    }
+    return s->polls[polled].revents != 0 ? accept_all(s, err) : TC_OK;
+}
+
+static tc_status
+allocate(serving *s, tc_error *err)
+{
+    size_t size = (size_t)s->self->size;
+
+    s->conn_capacity = s->self->size + STRANGERS;
+    s->conns = calloc((size_t)s->conn_capacity, sizeof(conn));
+    s->polls = calloc((size_t)s->conn_capacity + 1, sizeof(struct pollfd));
+    s->page_fds = malloc(size * sizeof(int));
+    if (s->conns == NULL || s->polls == NULL || s->page_fds == NULL) {
+        return tc_error_set(err, TC_ERR_NO_MEMORY, "rank 0: tables for %d ranks",
+                            s->self->size);
+    }
+    s->page_fds[0] = s->self->page_fd;
+    for (int32_t r = 1; r < s->self->size; r++) {
+        s->page_fds[r] = -1;
+    }
+    return TC_OK;
+}
+
+static tc_status
+make_segment(serving *s, tc_error *err)
+{
+    TC_TRY(tc_shm_segment_allocate(s->self, &s->segment, err));
+    TC_TRY(tc_shm_segment_create(s->segment, &s->segment_fd, err));
+    for (int32_t r = 1; r < s->self->size; r++) {
+        tc_status status = tc_page_map(s->page_fds[r], &s->segment->pages[r], err);
+
+        if (status != TC_OK) {
+            tc_error_prefix(err, "rank %d's page", r);
+            return status;
+        }
+    }
+    return tc_shm_segment_prepare(s->segment, s->segment_fd, err);
+}
+
+static tc_status
+serve(serving *s, tc_error *err)
+{
+    tc_status status;
+
+    TC_TRY(allocate(s, err));
+    while (s->joined < s->self->size - 1) {
+        TC_TRY(step(s, err));
+    }
+    status = make_segment(s, err);
+    if (status != TC_OK) {
+        tc_error_prefix(err, "rank 0");
+        return status;
+    }
+    for (int32_t i = 0; i < s->conn_count; i++) {
+        if (s->conns[i].state == CONN_JOINED) {
+            s->conns[i].state = CONN_HANDING;
+        }
+    }
+    while (s->done < s->self->size - 1) {
+        TC_TRY(step(s, err));
+    }
+    return TC_OK;
+}
+
+/* Those who have connected but were not accepted yet hear the end, too. */
+static void
+turn_away(tc_shm_leader *leader, tc_status status, const char *text)
+{
+    close(leader->spare_fd);
+    leader->spare_fd = -1;
+    for (;;) {
+        int fd = accept4(leader->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+        if (fd < 0) {
+            return;
+        }
+        say_verdict(fd, status, text);
+        close(fd);
+    }
+}
+
+static void
+dismiss(serving *s, tc_status status, const char *text)
+{
+    tc_status told = status == TC_INTERRUPTED ? TC_ERR_ABORTED : status;
+
+    /* A member that died after it was ready does not read this; the engine's watch over
+     * its page finds that out, as at any later time. */
+    while (s->conn_count > 0) {
+        conn *c = &s->conns[s->conn_count - 1];
+
+        if (c->state == CONN_STRANGER && status == TC_OK) {
+            say_verdict(c->fd, TC_ERR_MISMATCH, "the communicator is complete");
+        } else {
+            say_verdict(c->fd, told, text);
+        }
+        remove_conn(s, s->conn_count - 1);
+    }
+    if (status != TC_OK && s->leader->spare_fd >= 0) {
+        turn_away(s->leader, told, text);
+    }
+    for (int32_t r = 1; s->page_fds != NULL && r < s->self->size; r++) {
+        if (s->page_fds[r] >= 0) {
+            close(s->page_fds[r]);
+        }
+    }
+    free(s->page_fds);
+    free(s->polls);
+    free(s->conns);
+}
+
+static tc_status
+serve_alone(const tc_shm_member *self, tc_shm_segment **segment_p, tc_error *err)
+{
+    tc_shm_segment *segment = NULL;
+    tc_status status;
+    int fd = -1;
+
+    TC_TRY(tc_shm_segment_allocate(self, &segment, err));
+    status = tc_shm_segment_create(segment, &fd, err);
+    if (status == TC_OK) {
+        status = tc_shm_segment_prepare(segment, fd, err);
+        close(fd);
+    }
+    if (status != TC_OK) {
+        tc_shm_segment_close(segment);
+        return status;
+    }
+    *segment_p = segment;
+    return TC_OK;
+}
+
+tc_status
+tc_shm_leader_serve(tc_shm_leader *leader, const tc_shm_member *self,
+                    tc_shm_segment **segment_p, tc_error *err)
+{
+    serving s = {.leader = leader, .self = self, .segment_fd = -1};
+    tc_error text = {0};
+    tc_status status;
+
+    if (self->size == 1) {
+        return serve_alone(self, segment_p, err);
+    }
+    s.start_ns = tc_clock_ns();
+    status = serve(&s, &text);
+    dismiss(&s, status, text.message);
+    if (s.segment_fd >= 0) {
+        close(s.segment_fd);
+    }
+    if (status != TC_OK) {
+        tc_shm_segment_close(s.segment);
+        return tc_error_set(err, status, "%s", text.message);
+    }
+    *segment_p = s.segment;
+    return TC_OK;
+}
