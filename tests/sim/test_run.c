@@ -264,27 +264,27 @@ static void
 test_lane_order(uint32_t slots)
 {
     sim_world *w = sim_world_create(2, slots, PIECE_BYTES);
-    uint32_t in[2][20];
-    uint32_t out[2][20] = {0};
+    uint32_t in[2][24];
+    uint32_t out[2][24] = {0};
     uint32_t calls = 0;
     tc_status status[2] = {TC_PENDING, TC_PENDING};
     rig g[2] = {0};
 
-    for (uint32_t i = 0; i < 20; i++) {
+    for (uint32_t i = 0; i < 24; i++) {
         in[0][i] = 1000 + i;
         in[1][i] = i;
     }
     add_step(&g[0].plan, TC_STEP_RECV, 1, 32, in_at(0), out_at(0));
     add_step(&g[0].plan, TC_STEP_REDUCE, -1, 24, in_at(0), out_at(32));
-    add_step(&g[0].plan, TC_STEP_RECV, 1, 16, in_at(0), out_at(56));
-    add_step(&g[0].plan, TC_STEP_RECV, 1, 8, in_at(0), out_at(72));
+    add_step(&g[0].plan, TC_STEP_RECV, 1, 32, in_at(0), out_at(56));
+    add_step(&g[0].plan, TC_STEP_RECV, 1, 8, in_at(0), out_at(88));
     add_step(&g[0].plan, TC_STEP_MCAST, -1, 20, in_at(0), out_at(0));
     add_step(&g[0].plan, TC_STEP_MCAST, -1, 0, in_at(0), out_at(0));
     add_step(&g[0].plan, TC_STEP_MCAST, -1, 28, in_at(20), out_at(0));
     add_step(&g[1].plan, TC_STEP_SEND, 0, 32, in_at(0), out_at(0));
     add_step(&g[1].plan, TC_STEP_SEND, 0, 24, in_at(32), out_at(0));
-    add_step(&g[1].plan, TC_STEP_SEND, 0, 16, in_at(56), out_at(0));
-    add_step(&g[1].plan, TC_STEP_SEND, 0, 8, in_at(72), out_at(0));
+    add_step(&g[1].plan, TC_STEP_SEND, 0, 32, in_at(56), out_at(0));
+    add_step(&g[1].plan, TC_STEP_SEND, 0, 8, in_at(88), out_at(0));
     add_step(&g[1].plan, TC_STEP_MRECV, 0, 20, in_at(0), out_at(0));
     add_step(&g[1].plan, TC_STEP_MRECV, 0, 0, in_at(0), out_at(0));
     add_step(&g[1].plan, TC_STEP_MRECV, 0, 28, in_at(0), out_at(20));
@@ -302,7 +302,7 @@ test_lane_order(uint32_t slots)
         CHECK(status[r] >= 0);
     }
     CHECK(calls < 100);
-    for (uint32_t i = 0; i < 20; i++) {
+    for (uint32_t i = 0; i < 24; i++) {
         CHECK(out[0][i] == (i >= 8 && i < 14 ? i + 1000 + i - 8 : i));
     }
     CHECK(memcmp(out[1], in[0], 48) == 0);
