@@ -4,19 +4,20 @@
 #   make -f csrc/build.mk lib                       the static archive
 #   make -f csrc/build.mk extension PYTHON=… OUT=…  torchcomms._core, built at OUT
 #   make -f csrc/build.mk programs VARIANT=asan     the C test programs
-#   make -f csrc/build.mk check VARIANT=asan        runs them; ONLY=ring for some
+#   make -f csrc/build.mk check VARIANT=asan        runs them; ONLY=c/% for some
 #
-# VARIANT is release, asan, tsan or model; BUILD is where everything goes; V=1 shows the
-# commands.
+# VARIANT is release, asan, tsan or model; BUILD is where everything goes; WERROR=1 makes
+# warnings errors; V=1 shows the commands.
 
 VARIANT = release
 BUILD ?= build
 PYTHON ?= python3
 WERROR ?= 0
-ONLY =
+ONLY = %
 Q := $(if $(V),,@)
 
-DIR := $(BUILD)/$(VARIANT)
+# Apart, so that going from one to the other compiles nothing twice.
+DIR := $(BUILD)/$(VARIANT)$(if $(filter 1,$(WERROR)),-strict)
 
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -57,17 +58,19 @@ PYTHON_SOURCES := $(call find_c,csrc/python)
 
 ifeq ($(VARIANT),model)
 TEST_DIRS := tests/model
-SUPPORT_SOURCES := $(call find_c,tests/model/support)
+SHARED_SUPPORT :=
 else
 TEST_DIRS := tests/c tests/sim tests/conformance
-SUPPORT_SOURCES := $(call find_c,tests/c/support)
+SHARED_SUPPORT := tests/c/support
 endif
 TEST_SOURCES := $(sort $(wildcard $(addsuffix /test_*.c,$(TEST_DIRS))))
 
 object = $(patsubst %.c,$(DIR)/obj/%.o,$(1))
 LIB_OBJECTS := $(call object,$(LIB_SOURCES))
-SUPPORT_OBJECTS := $(call object,$(SUPPORT_SOURCES))
-TEST_PROGRAMS := $(patsubst %.c,$(DIR)/%,$(TEST_SOURCES))
+# A program is linked with the support of its directory and with that of tests/c.
+support = $(call object,$(call find_c,$(sort $(1)/support $(SHARED_SUPPORT))))
+SUPPORT_OBJECTS := $(sort $(foreach dir,$(TEST_DIRS),$(call support,$(dir))))
+TEST_PROGRAMS := $(filter $(DIR)/tests/$(ONLY),$(TEST_SOURCES:%.c=$(DIR)/%))
 LIB := $(DIR)/libtorchcomms.a
 
 # Stamps: their time changes when their text does, so that other flags or a deleted
@@ -99,10 +102,11 @@ $(LIB): $(LIB_OBJECTS) $(LIST_STAMP)
 	$(Q)$(AR) rcs $@.new $(LIB_OBJECTS)
 	@mv $@.new $@
 
-$(DIR)/tests/%: $(DIR)/obj/tests/%.o $(SUPPORT_OBJECTS) $(LIB)
+.SECONDEXPANSION:
+$(DIR)/tests/%: $(DIR)/obj/tests/%.o $$(call support,tests/$$(*D)) $(LIB) $(LIST_STAMP)
 	@mkdir -p $(@D)
 	@echo "ld $@"
-	$(Q)$(CC) $(LDFLAGS_ALL) $< $(SUPPORT_OBJECTS) $(LIB) $(LDLIBS_ALL) -o $@
+	$(Q)$(CC) $(LDFLAGS_ALL) $(filter %.o,$^) $(LIB) $(LDLIBS_ALL) -o $@
 
 .PHONY: lib programs check extension clean
 lib: $(LIB)
@@ -114,7 +118,6 @@ programs: $(TEST_PROGRAMS)
 check: programs
 	@set -u; failed=0; count=0; log=$(DIR)/check.log; \
 	for program in $(TEST_PROGRAMS); do \
-	    case "$$program" in *"$(ONLY)"*) ;; *) continue ;; esac; \
 	    count=$$((count + 1)); status=0; \
 	    timeout -k 5 120 "$$program" >"$$log" 2>&1 </dev/null || status=$$?; \
 	    if [ $$status -eq 0 ]; then \
@@ -137,7 +140,7 @@ check: export UBSAN_OPTIONS = print_stacktrace=1
 check: export TSAN_OPTIONS = halt_on_error=1:second_deadlock_stack=1
 
 clean:
-	rm -rf $(BUILD)/release $(BUILD)/asan $(BUILD)/tsan $(BUILD)/model
+	rm -rf $(BUILD)
 
 # The Python face: objects by ABI, since one tree may serve several Pythons ------------
 
