@@ -10,23 +10,22 @@
  * instruction set of that loop: a call costs a factor of ten. */
 #define TC_INLINE static inline __attribute__((always_inline))
 
-/* A format with `exponent_bits` and `mantissa_bits` next to the sign. Codes are without
- * the sign bit. */
+/* Codes are without the sign bit. */
 typedef struct small_format {
-    int exponent_bits;
     int mantissa_bits;
     int bias;
     uint32_t largest;  /* code of the largest finite number */
-    uint32_t overflow; /* code of what is beyond it, infinity or NaN */
+    uint32_t overflow; /* code of what is beyond it */
     uint32_t nan;
 } small_format;
 
-static const small_format format_f16 = {5, 10, 15, 0x7bff, 0x7c00, 0x7e00};
-static const small_format format_e4m3fn = {4, 3, 7, 0x7e, 0x7f, 0x7f};
-static const small_format format_e5m2 = {5, 2, 15, 0x7b, 0x7c, 0x7f};
+static const small_format format_f16 = {10, 15, 0x7bff, 0x7c00, 0x7e00};
+/* Without infinity; beyond the largest number, torch 2.13 stays at it. */
+static const small_format format_e4m3fn = {3, 7, 0x7e, 0x7e, 0x7f};
+static const small_format format_e5m2 = {2, 15, 0x7b, 0x7c, 0x7f};
 /* "fnuz": the code of minus zero is the only NaN, there is no infinity. */
-static const small_format format_e4m3fnuz = {4, 3, 8, 0x7f, 0x80, 0x80};
-static const small_format format_e5m2fnuz = {5, 2, 16, 0x7f, 0x80, 0x80};
+static const small_format format_e4m3fnuz = {3, 8, 0x7f, 0x80, 0x80};
+static const small_format format_e5m2fnuz = {2, 16, 0x7f, 0x80, 0x80};
 
 TC_INLINE float
 float_of_bits(uint32_t bits)
@@ -126,18 +125,18 @@ f16_of_f32(float value)
     return code | ((bits >> 16) & 0x8000);
 }
 
-/* e4m3fn and e5m2: codes from `overflow` on are not finite. */
+/* e4m3fn and e5m2: codes above `largest` are infinity, where there is one, and NaN. */
 TC_INLINE float
 f32_of_signed_f8(uint32_t code, small_format f)
 {
     uint32_t abs = code & 0x7fu;
     uint32_t sign = (code & 0x80u) << 24;
-    int is_nan = ((int32_t)abs > (int32_t)f.overflow) | (f.overflow == f.nan);
-    uint32_t special = select_bits(is_nan, 0x7fc00000, 0x7f800000);
+    int is_infinity = (abs == f.overflow) & (f.overflow > f.largest);
+    uint32_t special = select_bits(is_infinity, 0x7f800000, 0x7fc00000);
     uint32_t finite = widen_finite(abs, f);
 
     return float_of_bits(
-        sign | select_bits((int32_t)abs >= (int32_t)f.overflow, special, finite));
+        sign | select_bits((int32_t)abs > (int32_t)f.largest, special, finite));
 }
 
 TC_INLINE uint32_t
