@@ -40,14 +40,16 @@ tc_plan_barrier(const tc_plan_shape *shape, tc_plan *plan);
 static inline int32_t
 tc_plan_peer_above(const tc_plan_shape *shape, int32_t i)
 {
-    return (int32_t)(((int64_t)shape->rank + i) % shape->size);
+    int32_t to_top = shape->size - shape->rank;
+
+    return i < to_top ? shape->rank + i : i - to_top;
 }
 
 /* The same counted downwards: the order in which those above reach this rank. */
 static inline int32_t
 tc_plan_peer_below(const tc_plan_shape *shape, int32_t i)
 {
-    return (int32_t)(((int64_t)shape->rank + shape->size - i) % shape->size);
+    return tc_plan_peer_above(shape, shape->size - i);
 }
 
 static inline uint64_t
