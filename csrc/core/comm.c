@@ -38,8 +38,8 @@ copy_hints(tc_comm *comm, const tc_hint *hints, size_t count)
     return true;
 }
 
-static void
-free_comm(tc_comm *comm)
+void
+tc_comm_free(tc_comm *comm)
 {
     for (size_t i = 0; i < comm->hint_count; i++) {
         free((char *)comm->hints[i].key);
@@ -52,9 +52,9 @@ free_comm(tc_comm *comm)
     free(comm);
 }
 
-static tc_status
-alloc_comm(const tc_comm_options *options, const tc_backend *backend,
-           struct tc_engine *engine, tc_comm **comm_p, tc_error *err)
+tc_status
+tc_comm_alloc(const tc_comm_options *options, const tc_backend *backend,
+              struct tc_engine *engine, tc_comm **comm_p, tc_error *err)
 {
     tc_comm *comm = calloc(1, sizeof(*comm));
 
@@ -73,15 +73,16 @@ alloc_comm(const tc_comm_options *options, const tc_backend *backend,
     comm->backend_name = strdup(options->backend);
     if (comm->name == NULL || comm->backend_name == NULL ||
         !copy_hints(comm, options->hints, options->hint_count)) {
-        free_comm(comm);
+        tc_comm_free(comm);
         return tc_error_set(err, TC_ERR_NO_MEMORY, "communicator '%s'", options->name);
     }
     *comm_p = comm;
     return TC_OK;
 }
 
-static void
-fill_config(const tc_comm *comm, const tc_interrupt *interrupt, tc_comm_config *config_p)
+void
+tc_comm_fill_config(const tc_comm *comm, const tc_interrupt *interrupt,
+                    tc_comm_config *config_p)
 {
     *config_p = (tc_comm_config){
         .struct_size = sizeof(*config_p),
@@ -129,12 +130,12 @@ tc_comm_create(const tc_comm_options *options, struct tc_engine *engine,
 
     TC_TRY(tc_registry_find(options->backend, options->device.type, &backend, err));
     TC_TRY(check_rank_and_size(options, err));
-    TC_TRY(alloc_comm(options, backend, engine, &comm, err));
-    fill_config(comm, &options->interrupt, &config);
+    TC_TRY(tc_comm_alloc(options, backend, engine, &comm, err));
+    tc_comm_fill_config(comm, &options->interrupt, &config);
     config.store = options->store;
     status = backend->comm_create(&config, &comm->ctx, err);
     if (status != TC_OK) {
-        free_comm(comm);
+        tc_comm_free(comm);
         return status;
     }
     *comm_p = comm;
@@ -154,7 +155,7 @@ tc_comm_release(tc_comm *comm)
         return;
     }
     comm->backend->comm_destroy(comm->ctx);
-    free_comm(comm);
+    tc_comm_free(comm);
 }
 
 static bool
@@ -242,41 +243,6 @@ tc_comm_issue(tc_comm *comm, const tc_call *call, uint64_t timeout_ns, tc_work *
     }
     tc_work_put(comm, work);
     return status;
-}
-
-tc_status
-tc_comm_split(tc_comm *comm, const tc_split_options *options, tc_comm **child_p,
-              tc_error *err)
-{
-    tc_split split = {options->ranks, options->rank_count};
-    tc_comm_options child_options = {
-        .backend = comm->backend_name,
-        .name = options->name,
-        .rank = -1,
-        .size = options->rank_count,
-        .device = comm->device,
-        .timeout_ns = options->timeout_ns != 0 ? options->timeout_ns : comm->timeout_ns,
-        .abort_process = comm->abort_process,
-        .hints = options->hints != NULL ? options->hints : comm->hints,
-        .hint_count = options->hints != NULL ? options->hint_count : comm->hint_count,
-        .interrupt = options->interrupt,
-    };
-    tc_comm_config config;
-    tc_comm *child;
-    tc_status status;
-
-    *child_p = NULL;
-    TC_TRY(tc_comm_check_usable(comm, err));
-    TC_TRY(tc_split_check(&split, comm->rank, comm->size, &child_options.rank, err));
-    TC_TRY(alloc_comm(&child_options, comm->backend, comm->engine, &child, err));
-    fill_config(child, &options->interrupt, &config);
-    status = comm->backend->comm_split(comm->ctx, &config, &split, &child->ctx, err);
-    if (status != TC_OK || child->ctx == NULL) {
-        free_comm(child);
-        return status;
-    }
-    *child_p = child;
-    return TC_OK;
 }
 
 int32_t

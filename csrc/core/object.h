@@ -47,6 +47,19 @@ struct tc_comm {
     void *face;
 };
 
+/* An object without a backend's part yet. */
+tc_status
+tc_comm_alloc(const tc_comm_options *options, const tc_backend *backend,
+              struct tc_engine *engine, tc_comm **comm_p, tc_error *err);
+
+void
+tc_comm_free(tc_comm *comm);
+
+/* What the backend is told about it; without a store. */
+void
+tc_comm_fill_config(const tc_comm *comm, const tc_interrupt *interrupt,
+                    tc_comm_config *config_p);
+
 /* Checks a call against the communicator; nothing is changed. */
 tc_status
 tc_call_check(const tc_call *call, int32_t rank, int32_t size, tc_error *err);

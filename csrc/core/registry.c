@@ -39,17 +39,6 @@ create_unsupported(const tc_comm_config *config, void **comm_p, tc_error *err)
 }
 
 static tc_status
-split_unsupported(void *comm, const tc_comm_config *config, const tc_split *split,
-                  void **child_p, tc_error *err)
-{
-    (void)comm;
-    (void)config;
-    (void)split;
-    (void)child_p;
-    return tc_error_set(err, TC_ERR_UNSUPPORTED, "split not implemented for communicator");
-}
-
-static tc_status
 finalize_nothing(void *comm, tc_error *err)
 {
     (void)comm;
@@ -92,7 +81,6 @@ static const tc_backend defaults = {
     .version = NULL,
     .device_type = TC_DEVICE_ANY,
     .comm_create = create_unsupported,
-    .comm_split = split_unsupported,
     .comm_finalize = finalize_nothing,
     .comm_destroy = comm_nothing,
     .comm_abort = NULL,
@@ -101,8 +89,8 @@ static const tc_backend defaults = {
     .detach = op_nothing,
 };
 
-/* Lays the given table over the defaults. `comm_abort` stays NULL where it is missing:
- * the core answers "is it supported" from that. */
+/* Lays the given table over the defaults. `comm_abort`, `split_begin` and `split_end`
+ * stay NULL where they are missing: the core answers "is it supported" from that. */
 static void
 complete_table(const tc_backend *given, tc_backend *full_p)
 {
@@ -121,7 +109,8 @@ complete_table(const tc_backend *given, tc_backend *full_p)
         full_p->member = table.member; \
     }
     TAKE(comm_create)
-    TAKE(comm_split)
+    TAKE(split_begin)
+    TAKE(split_end)
     TAKE(comm_finalize)
     TAKE(comm_destroy)
     TAKE(progress)

@@ -14,12 +14,25 @@ fake_create(const tc_comm_config *config, void **comm_p, tc_error *err)
     return TC_OK;
 }
 
-static tc_status
-fake_split(void *comm, const tc_comm_config *config, const tc_split *split,
-           void **child_p, tc_error *err)
+static void
+fake_split_begin(void *comm, const tc_comm_config *config, const tc_split *split,
+                 uint8_t blob[TC_SPLIT_BLOB_BYTES], void **pending_p)
 {
     (void)comm;
     (void)config;
+    (void)split;
+    (void)blob;
+    *pending_p = NULL;
+}
+
+static tc_status
+fake_split_end(void *comm, const tc_comm_config *config, const tc_split *split,
+               void *pending, const uint8_t *blobs, void **child_p, tc_error *err)
+{
+    (void)comm;
+    (void)config;
+    (void)pending;
+    (void)blobs;
     (void)err;
     if (split->rank_count > 0) {
         *child_p = &fake_comm;
@@ -48,7 +61,8 @@ static const tc_backend fake = {
     .version = "1",
     .device_type = TC_DEVICE_ANY,
     .comm_create = fake_create,
-    .comm_split = fake_split,
+    .split_begin = fake_split_begin,
+    .split_end = fake_split_end,
     .comm_abort = fake_abort,
     .issue =
         {

@@ -163,52 +163,50 @@ exchange_address(const tc_comm_config *config, char address[TC_SHM_ADDRESS_BYTES
     return TC_OK;
 }
 
+tc_status
+tc_native_open(const tc_comm_config *config, tc_shm_leader *leader, const char *address,
+               void **comm_p, tc_error *err)
+{
+    tc_native *comm = NULL;
+    tc_status status;
+
+    TC_TRY(alloc_comm(config, &comm, err));
+    status = meet(config, leader, address, &comm->segment, err);
+    if (status == TC_OK) {
+        status = finish_comm(comm, err);
+    }
+    if (status != TC_OK) {
+        free_comm(comm);
+        return status;
+    }
+    *comm_p = comm;
+    return TC_OK;
+}
+
 static tc_status
 native_create(const tc_comm_config *config, void **comm_p, tc_error *err)
 {
     char address[TC_SHM_ADDRESS_BYTES] = "";
     tc_shm_leader *leader = NULL;
-    tc_native *comm = NULL;
-    tc_status status;
+    tc_status status = TC_OK;
 
     if (config->size > TC_SHM_MAX_RANKS) {
         return tc_error_set(err, TC_ERR_INVALID_ARGUMENT,
                             "size is %d, a host has at most %d ranks", config->size,
                             TC_SHM_MAX_RANKS);
     }
-    TC_TRY(alloc_comm(config, &comm, err));
     if (config->rank == 0) {
-        status = tc_shm_leader_open(&leader, address, err);
-        if (status != TC_OK) {
-            goto err_free;
-        }
+        TC_TRY(tc_shm_leader_open(&leader, address, err));
     }
     if (config->size > 1) {
         status = exchange_address(config, address, err);
-        if (status != TC_OK) {
-            goto err_leader;
-        }
     }
-    status = meet(config, leader, address, &comm->segment, err);
-    if (status != TC_OK) {
-        goto err_leader;
-    }
-    status = finish_comm(comm, err);
-    if (status != TC_OK) {
-        goto err_leader;
+    if (status == TC_OK) {
+        status = tc_native_open(config, leader, address, comm_p, err);
     }
     if (leader != NULL) {
         tc_shm_leader_close(leader);
     }
-    *comm_p = comm;
-    return TC_OK;
-
-err_leader:
-    if (leader != NULL) {
-        tc_shm_leader_close(leader);
-    }
-err_free:
-    free_comm(comm);
     return status;
 }
 
@@ -270,6 +268,8 @@ static const tc_backend native = {
     .version = "0.1.0",
     .device_type = TC_DEVICE_CPU,
     .comm_create = native_create,
+    .split_begin = tc_native_split_begin,
+    .split_end = tc_native_split_end,
     .comm_finalize = native_finalize,
     .comm_destroy = native_destroy,
     .comm_abort = native_abort,

@@ -96,6 +96,24 @@ tc_native_op_of(tc_op *op)
     return (tc_native_op *)(void *)op->state;
 }
 
+/* native.c ------------------------------------------------------------------------- */
+
+/* A communicator over the segment that rank 0 serves with `leader` (still the caller's)
+ * and the others join at `address`. */
+tc_status
+tc_native_open(const tc_comm_config *config, tc_shm_leader *leader, const char *address,
+               void **comm_p, tc_error *err);
+
+/* split.c -------------------------------------------------------------------------- */
+
+void
+tc_native_split_begin(void *ctx, const tc_comm_config *config, const tc_split *split,
+                      uint8_t bytes[TC_SPLIT_BLOB_BYTES], void **pending_p);
+
+tc_status
+tc_native_split_end(void *ctx, const tc_comm_config *config, const tc_split *split,
+                    void *pending, const uint8_t *blobs, void **child_p, tc_error *err);
+
 /* queue.c: order and progress ---------------------------------------------------- */
 
 tc_status

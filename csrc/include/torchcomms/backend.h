@@ -143,6 +143,8 @@ typedef struct tc_split {
     int32_t rank_count; /* 0: this rank joins no child */
 } tc_split;
 
+#define TC_SPLIT_BLOB_BYTES 512
+
 /* Members are only ever appended; the core fills what an older backend lacks, and what a
  * backend leaves NULL, with "unsupported" or a harmless default. */
 typedef struct tc_backend {
@@ -154,9 +156,16 @@ typedef struct tc_backend {
 
     tc_status (*comm_create)(const tc_comm_config *config, void **comm_p,
                              tc_error *err);
-    /* Collective over the parent; *child_p stays NULL on a rank that joins none. */
-    tc_status (*comm_split)(void *comm, const tc_comm_config *config,
-                            const tc_split *split, void **child_p, tc_error *err);
+    /* A split in two halves, between which the core carries every rank's `blob` to every
+     * rank of the parent. The first half cannot fail: it says in its blob what it could
+     * not do. The second is always called after it: `blobs` has one of every rank, or is
+     * NULL where the exchange failed; it releases *pending_p. *child_p stays NULL on a
+     * rank that joins no child. */
+    void (*split_begin)(void *comm, const tc_comm_config *config, const tc_split *split,
+                        uint8_t blob[TC_SPLIT_BLOB_BYTES], void **pending_p);
+    tc_status (*split_end)(void *comm, const tc_comm_config *config,
+                           const tc_split *split, void *pending, const uint8_t *blobs,
+                           void **child_p, tc_error *err);
     /* Local. Outstanding operations have ended or will fail. */
     tc_status (*comm_finalize)(void *comm, tc_error *err);
     void (*comm_destroy)(void *comm);

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Children of a communicator: the two halves of a split and the exchange between them. */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "core/object.h"
+
+/* Every rank's blob to every rank, by the parent's own all_gather. */
+static tc_status
+exchange_blobs(tc_comm *comm, const uint8_t *blob, uint8_t *blobs,
+               const tc_interrupt *interrupt, tc_error *err)
+{
+    tc_call call = {
+        .kind = TC_OP_ALL_GATHER_SINGLE,
+        .dtype = TC_UINT8,
+        .count = TC_SPLIT_BLOB_BYTES,
+        .in = blob,
+        .out_blocks = {.base = blobs, .count = TC_SPLIT_BLOB_BYTES},
+    };
+    tc_work *work;
+    tc_status status = tc_comm_issue(comm, &call, 0, &work, err);
+
+    if (status == TC_PENDING) {
+        do {
+            status = tc_work_wait(work, TC_DEADLINE_NONE, interrupt, err);
+            /* The buffers are this function's: it stays until the exchange ends. */
+        } while (status == TC_INTERRUPTED && tc_work_result(work, NULL) == TC_PENDING);
+        tc_work_release(work);
+    }
+    return status;
+}
+
+static tc_status
+split_with(tc_comm *comm, tc_comm *child, const tc_split *split,
+           const tc_split_options *options, tc_error *err)
+{
+    const tc_backend *backend = comm->backend;
+    uint8_t *blobs = malloc((size_t)(uint32_t)comm->size * TC_SPLIT_BLOB_BYTES);
+    uint8_t blob[TC_SPLIT_BLOB_BYTES] = {0};
+    void *pending = NULL;
+    tc_comm_config config;
+    tc_status status;
+
+    if (blobs == NULL) {
+        return tc_error_set(err, TC_ERR_NO_MEMORY, "exchange of a split of %d ranks",
+                            comm->size);
+    }
+    tc_comm_fill_config(child, &options->interrupt, &config);
+    backend->split_begin(comm->ctx, &config, split, blob, &pending);
+    status = exchange_blobs(comm, blob, blobs, &options->interrupt, err);
+    if (status != TC_OK) {
+        backend->split_end(comm->ctx, &config, split, pending, NULL, &child->ctx, NULL);
+    } else {
+        status = backend->split_end(comm->ctx, &config, split, pending, blobs,
+                                    &child->ctx, err);
+    }
+    free(blobs);
+    return status;
+}
+
+tc_status
+tc_comm_split(tc_comm *comm, const tc_split_options *options, tc_comm **child_p,
+              tc_error *err)
+{
+    tc_split split = {options->ranks, options->rank_count};
+    tc_comm_options child_options = {
+        .backend = comm->backend_name,
+        .name = options->name,
+        .rank = -1,
+        .size = options->rank_count,
+        .device = comm->device,
+        .timeout_ns =
+            options->timeout_ns != 0 ? options->timeout_ns : tc_comm_timeout(comm),
+        .abort_process = comm->abort_process,
+        .hints = options->hints != NULL ? options->hints : comm->hints,
+        .hint_count = options->hints != NULL ? options->hint_count : comm->hint_count,
+    };
+    tc_comm *child = NULL;
+    tc_status status;
+
+    *child_p = NULL;
+    TC_TRY(tc_comm_check_usable(comm, err));
+    if (comm->backend->split_begin == NULL || comm->backend->split_end == NULL) {
+        return tc_error_set(err, TC_ERR_UNSUPPORTED,
+                            "split not implemented for communicator '%s'", comm->name);
+    }
+    TC_TRY(tc_split_check(&split, comm->rank, comm->size, &child_options.rank, err));
+    TC_TRY(tc_comm_alloc(&child_options, comm->backend, comm->engine, &child, err));
+    status = split_with(comm, child, &split, options, err);
+    if (status != TC_OK || child->ctx == NULL) {
+        tc_comm_free(child);
+        return status;
+    }
+    *child_p = child;
+    return TC_OK;
+}
