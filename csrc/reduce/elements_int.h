@@ -119,9 +119,9 @@ xor_bool(void *d, const void *a, const void *b, int n)
     *(u8 *)d = (*(const u8 *)a != 0) ^ (*(const u8 *)b != 0);
 }
 
-/* A quotient in the next larger float truncates to the exact one: numerators below 2^16
- * (2^32) that do not divide are at least 2^-16 (2^-32) away from an integer, relatively,
- * and float (double) errs by 2^-24 (2^-53). Vector units divide only floats. */
+/* A quotient in the next larger float truncates to the exact one: where it is not whole,
+ * a numerator below 2^16 (2^32) keeps it 2^-16 (2^-32) away from whole, relatively, and
+ * float (double) errs by 2^-24 (2^-53). Vector units divide only floats. */
 TC_INLINE void
 avg_u8(void *d, const void *a, const void *b, int n)
 {

@@ -66,7 +66,8 @@ f16c_load(const void *p)
 TC_INLINE void
 f16c_store(void *p, v8f v)
 {
-    _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT));
+    _mm_storeu_si128((__m128i *)p,
+                     _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT));
 }
 
 TC_INLINE v8f

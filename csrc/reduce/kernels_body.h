@@ -3,164 +3,86 @@
 #ifndef TC_REDUCE_KERNELS_BODY_H
 #define TC_REDUCE_KERNELS_BODY_H
 
+#include "reduce/kernel_rows.h"
 #include "reduce/passes.h"
 
-/* X(element operation, bytes of an element) */
-#define NATIVE_PASSES(X)                                                              \
-    X(add_u8, 1) X(add_u16, 2) X(add_u32, 4) X(add_u64, 8)                            \
-    X(mul_u8, 1) X(mul_u16, 2) X(mul_u32, 4) X(mul_u64, 8)                            \
-    X(min_u8, 1) X(min_u16, 2) X(min_u32, 4) X(min_u64, 8)                            \
-    X(max_u8, 1) X(max_u16, 2) X(max_u32, 4) X(max_u64, 8)                            \
-    X(min_i8, 1) X(min_i16, 2) X(min_i32, 4) X(min_i64, 8)                            \
-    X(max_i8, 1) X(max_i16, 2) X(max_i32, 4) X(max_i64, 8)                            \
-    X(and_u8, 1) X(or_u8, 1) X(xor_u8, 1)                                             \
-    X(and_bool, 1) X(or_bool, 1) X(xor_bool, 1)                                       \
-    X(add_f32, 4) X(mul_f32, 4) X(min_f32, 4) X(max_f32, 4)                           \
-    X(add_f64, 8) X(mul_f64, 8) X(min_f64, 8) X(max_f64, 8)                           \
-    X(mul_c64, 8) X(mul_c128, 16)
-
-#define AVERAGE_PASSES(X)                                                             \
-    X(avg_u8, 1) X(avg_u16, 2) X(avg_u32, 4) X(avg_u64, 8)                            \
-    X(avg_i8, 1) X(avg_i16, 2) X(avg_i32, 4) X(avg_i64, 8)                            \
-    X(avg_f32, 4) X(avg_f64, 8)
-
-#define DEFINE_PASS(op, size)                                                         \
-    static void pass_##op(void *dst, const void *a, const void *b, size_t count, int n) \
-    {                                                                                 \
-        native_pass(dst, a, b, count, n, size, op);                                   \
+#define DEFINE_PASS(op, size) \
+    static void pass_##op(void *dst, const void *a, const void *b, size_t count, \
+                          int n) \
+    { \
+        native_pass(dst, a, b, count, n, size, op); \
     }
 NATIVE_PASSES(DEFINE_PASS)
 
 /* Two sources are the common case, and a constant divisor is much cheaper. */
-#define DEFINE_AVERAGE_PASS(op, size)                                                 \
-    static void pass_##op(void *dst, const void *a, const void *b, size_t count, int n) \
-    {                                                                                 \
-        if (n == 2) {                                                                 \
-            native_pass(dst, a, b, count, 2, size, op);                               \
-        } else {                                                                      \
-            native_pass(dst, a, b, count, n, size, op);                               \
-        }                                                                             \
+#define DEFINE_AVERAGE_PASS(op, size) \
+    static void pass_##op(void *dst, const void *a, const void *b, size_t count, \
+                          int n) \
+    { \
+        if (n == 2) { \
+            native_pass(dst, a, b, count, 2, size, op); \
+        } else { \
+            native_pass(dst, a, b, count, n, size, op); \
+        } \
     }
 AVERAGE_PASSES(DEFINE_AVERAGE_PASS)
 
-/* X(dtype, operation, units an element, bytes a unit, pass, last pass). Bitwise
- * operations go by bytes, sums of complex numbers by real numbers. */
-#define INTEGER_ROWS(X, id, size, unsigned_type, type)                                \
-    X(id, SUM, 1, size, add_##unsigned_type, add_##unsigned_type)                     \
-    X(id, PRODUCT, 1, size, mul_##unsigned_type, mul_##unsigned_type)                 \
-    X(id, MIN, 1, size, min_##type, min_##type)                                       \
-    X(id, MAX, 1, size, max_##type, max_##type)                                       \
-    X(id, BAND, size, 1, and_u8, and_u8)                                              \
-    X(id, BOR, size, 1, or_u8, or_u8)                                                 \
-    X(id, BXOR, size, 1, xor_u8, xor_u8)                                              \
-    X(id, AVG, 1, size, add_##unsigned_type, avg_##type)
-
-#define BOOL_ROWS(X)                                                                  \
-    X(BOOL, SUM, 1, 1, or_bool, or_bool)                                              \
-    X(BOOL, PRODUCT, 1, 1, and_bool, and_bool)                                        \
-    X(BOOL, MIN, 1, 1, and_bool, and_bool)                                            \
-    X(BOOL, MAX, 1, 1, or_bool, or_bool)                                              \
-    X(BOOL, BAND, 1, 1, and_bool, and_bool)                                           \
-    X(BOOL, BOR, 1, 1, or_bool, or_bool)                                              \
-    X(BOOL, BXOR, 1, 1, xor_bool, xor_bool)
-
-#define FLOAT_ROWS(X, id, size, type)                                                 \
-    X(id, SUM, 1, size, add_##type, add_##type)                                       \
-    X(id, PRODUCT, 1, size, mul_##type, mul_##type)                                   \
-    X(id, MIN, 1, size, min_##type, min_##type)                                       \
-    X(id, MAX, 1, size, max_##type, max_##type)                                       \
-    X(id, PREMUL_SUM, 1, size, add_##type, add_##type)                                \
-    X(id, AVG, 1, size, add_##type, avg_##type)
-
-#define COMPLEX_ROWS(X, id, type, real_size, real)                                    \
-    X(id, SUM, 2, real_size, add_##real, add_##real)                                  \
-    X(id, PRODUCT, 1, 2 * real_size, mul_##type, mul_##type)                          \
-    X(id, PREMUL_SUM, 2, real_size, add_##real, add_##real)                           \
-    X(id, AVG, 2, real_size, add_##real, avg_##real)
-
-#define NATIVE_KERNELS(X)                                                             \
-    BOOL_ROWS(X)                                                                      \
-    INTEGER_ROWS(X, UINT8, 1, u8, u8)                                                 \
-    INTEGER_ROWS(X, INT8, 1, u8, i8)                                                  \
-    INTEGER_ROWS(X, UINT16, 2, u16, u16)                                              \
-    INTEGER_ROWS(X, INT16, 2, u16, i16)                                               \
-    INTEGER_ROWS(X, UINT32, 4, u32, u32)                                              \
-    INTEGER_ROWS(X, INT32, 4, u32, i32)                                               \
-    INTEGER_ROWS(X, UINT64, 8, u64, u64)                                              \
-    INTEGER_ROWS(X, INT64, 8, u64, i64)                                               \
-    FLOAT_ROWS(X, FLOAT32, 4, f32)                                                    \
-    FLOAT_ROWS(X, FLOAT64, 8, f64)                                                    \
-    COMPLEX_ROWS(X, COMPLEX64, c64, 4, f32)                                           \
-    COMPLEX_ROWS(X, COMPLEX128, c128, 8, f64)
-
-#define DEFINE_NATIVE(id, op, units, size, mid, last)                                 \
-    static void reduce_##id##_##op(void *dst, const void *const *srcs, int n,         \
-                                   size_t count)                                      \
-    {                                                                                 \
-        reduce_native(dst, srcs, n, count *(units), size, pass_##mid, pass_##last);   \
+#define DEFINE_NATIVE(id, op, units, size, mid, last) \
+    static void reduce_##id##_##op(void *dst, const void *const *srcs, int n, \
+                                   size_t count) \
+    { \
+        reduce_native(dst, srcs, n, count * (units), size, pass_##mid, pass_##last); \
     }
 NATIVE_KERNELS(DEFINE_NATIVE)
 
-/* X(dtype, type), the types whose passes gcc vectorises by itself */
-#define PLAIN_SMALL_TYPES(X)                                                          \
-    X(BFLOAT16, bf16)                                                                 \
-    X(FLOAT8_E4M3FN, e4m3fn)                                                          \
-    X(FLOAT8_E5M2, e5m2)                                                              \
-    X(FLOAT8_E4M3FNUZ, e4m3fnuz)                                                      \
-    X(FLOAT8_E5M2FNUZ, e5m2fnuz)
-#define SMALL_TYPES(X)                                                                \
-    PLAIN_SMALL_TYPES(X)                                                              \
-    X(FLOAT16, f16)
-
-#define DEFINE_PAIR(type, op)                                                         \
-    static void pair_##type##_##op(void *dst, const void *a, const void *b,           \
-                                   size_t count, int n)                               \
-    {                                                                                 \
-        small_pair(dst, a, b, count, n, &type_##type, op);                            \
+#define DEFINE_PAIR(type, op) \
+    static void pair_##type##_##op(void *dst, const void *a, const void *b, \
+                                   size_t count, int n) \
+    { \
+        small_pair(dst, a, b, count, n, &type_##type, op); \
     }
-#define DEFINE_AVERAGE_PAIR(type)                                                     \
-    static void pair_##type##_avg(void *dst, const void *a, const void *b,            \
-                                  size_t count, int n)                                \
-    {                                                                                 \
-        (void)n;                                                                      \
-        small_pair(dst, a, b, count, 2, &type_##type, avg);                           \
+#define DEFINE_AVERAGE_PAIR(type) \
+    static void pair_##type##_avg(void *dst, const void *a, const void *b, \
+                                  size_t count, int n) \
+    { \
+        (void)n; \
+        small_pair(dst, a, b, count, 2, &type_##type, avg); \
     }
-#define DEFINE_MID(type, op)                                                          \
-    static void mid_##type##_##op(void *dst, const void *a, const void *b,            \
-                                  size_t count, int n)                                \
-    {                                                                                 \
-        (void)n;                                                                      \
-        small_mid(dst, a, b, count, &type_##type, op);                                \
+#define DEFINE_MID(type, op) \
+    static void mid_##type##_##op(void *dst, const void *a, const void *b, \
+                                  size_t count, int n) \
+    { \
+        (void)n; \
+        small_mid(dst, a, b, count, &type_##type, op); \
     }
-#define DEFINE_CONVERSIONS(type)                                                      \
-    static void widen_##type(float *dst, const void *src, size_t count)               \
-    {                                                                                 \
-        small_widen(dst, src, count, &type_##type);                                   \
-    }                                                                                 \
-    static void narrow_##type(void *dst, const float *src, size_t count)              \
-    {                                                                                 \
-        small_narrow(dst, src, count, &type_##type);                                  \
+#define DEFINE_CONVERSIONS(type) \
+    static void widen_##type(float *dst, const void *src, size_t count) \
+    { \
+        small_widen(dst, src, count, &type_##type); \
+    } \
+    static void narrow_##type(void *dst, const float *src, size_t count) \
+    { \
+        small_narrow(dst, src, count, &type_##type); \
     }
-#define DEFINE_SMALL_PASSES(id, type)                                                 \
-    DEFINE_CONVERSIONS(type)                                                          \
-    DEFINE_PAIR(type, add) DEFINE_MID(type, add)                                      \
-    DEFINE_PAIR(type, mul) DEFINE_MID(type, mul)                                      \
-    DEFINE_PAIR(type, min) DEFINE_MID(type, min)                                      \
-    DEFINE_PAIR(type, max) DEFINE_MID(type, max)                                      \
-    DEFINE_AVERAGE_PAIR(type)
+#define DEFINE_SMALL_PASSES(id, type) \
+    DEFINE_CONVERSIONS(type) \
+    DEFINE_PAIR(type, add) \
+    DEFINE_MID(type, add) DEFINE_PAIR(type, mul) DEFINE_MID(type, mul) \
+        DEFINE_PAIR(type, min) DEFINE_MID(type, min) DEFINE_PAIR(type, max) \
+            DEFINE_MID(type, max) DEFINE_AVERAGE_PAIR(type)
 PLAIN_SMALL_TYPES(DEFINE_SMALL_PASSES)
 
 #if defined(__F16C__) && defined(__AVX2__)
-#define DEFINE_F16C_PASSES(op)                                                        \
-    static void pair_f16_##op(void *dst, const void *a, const void *b, size_t count,  \
-                              int n)                                                  \
-    {                                                                                 \
-        f16c_loop(dst, a, b, count, n, &f16c_half, f16c_##op);                        \
-    }                                                                                 \
-    static void mid_f16_##op(void *dst, const void *a, const void *b, size_t count,   \
-                             int n)                                                   \
-    {                                                                                 \
-        f16c_loop(dst, a, b, count, n, &f16c_single, f16c_##op);                      \
+#define DEFINE_F16C_PASSES(op) \
+    static void pair_f16_##op(void *dst, const void *a, const void *b, size_t count, \
+                              int n) \
+    { \
+        f16c_loop(dst, a, b, count, n, &f16c_half, f16c_##op); \
+    } \
+    static void mid_f16_##op(void *dst, const void *a, const void *b, size_t count, \
+                             int n) \
+    { \
+        f16c_loop(dst, a, b, count, n, &f16c_single, f16c_##op); \
     }
 DEFINE_F16C_PASSES(add)
 DEFINE_F16C_PASSES(mul)
@@ -230,39 +152,19 @@ mid_f16_complex(void *dst, const void *a, const void *b, size_t count, int n)
     }
 }
 
-/* X(dtype, operation, type, units an element, pair, mid) */
-#define SMALL_ROWS(X, id, type)                                                       \
-    X(id, SUM, type, 1, add, add)                                                     \
-    X(id, PRODUCT, type, 1, mul, mul)                                                 \
-    X(id, MIN, type, 1, min, min)                                                     \
-    X(id, MAX, type, 1, max, max)                                                     \
-    X(id, PREMUL_SUM, type, 1, add, add)                                              \
-    X(id, AVG, type, 1, avg, add)
-#define SMALL_KERNELS(X)                                                              \
-    SMALL_ROWS(X, BFLOAT16, bf16)                                                     \
-    SMALL_ROWS(X, FLOAT16, f16)                                                       \
-    SMALL_ROWS(X, FLOAT8_E4M3FN, e4m3fn)                                              \
-    SMALL_ROWS(X, FLOAT8_E5M2, e5m2)                                                  \
-    SMALL_ROWS(X, FLOAT8_E4M3FNUZ, e4m3fnuz)                                          \
-    SMALL_ROWS(X, FLOAT8_E5M2FNUZ, e5m2fnuz)                                          \
-    X(COMPLEX32, SUM, f16, 2, add, add)                                               \
-    X(COMPLEX32, PRODUCT, f16, 2, complex, complex)                                   \
-    X(COMPLEX32, PREMUL_SUM, f16, 2, add, add)                                        \
-    X(COMPLEX32, AVG, f16, 2, avg, add)
-
-#define DEFINE_SMALL(id, op, type, units, pair_op, mid_op)                            \
-    static void reduce_##id##_##op(void *dst, const void *const *srcs, int n,         \
-                                   size_t count)                                      \
-    {                                                                                 \
-        static const small_kernel kernel = {                                          \
-            .format = &type_##type,                                                   \
-            .widen = widen_##type,                                                    \
-            .narrow = narrow_##type,                                                  \
-            .pair = pair_##type##_##pair_op,                                          \
-            .mid = mid_##type##_##mid_op,                                             \
-            .average = TC_REDOP_##op == TC_REDOP_AVG,                                 \
-        };                                                                            \
-        reduce_small(dst, srcs, n, count *(units), &kernel);                          \
+#define DEFINE_SMALL(id, op, type, units, pair_op, mid_op) \
+    static void reduce_##id##_##op(void *dst, const void *const *srcs, int n, \
+                                   size_t count) \
+    { \
+        static const small_kernel kernel = { \
+            .format = &type_##type, \
+            .widen = widen_##type, \
+            .narrow = narrow_##type, \
+            .pair = pair_##type##_##pair_op, \
+            .mid = mid_##type##_##mid_op, \
+            .average = TC_REDOP_##op == TC_REDOP_AVG, \
+        }; \
+        reduce_small(dst, srcs, n, count * (units), &kernel); \
     }
 SMALL_KERNELS(DEFINE_SMALL)
 
@@ -304,10 +206,10 @@ scale_c128(void *dst, const void *src, double factor, size_t count)
     scale_f64(dst, src, factor, 2 * count);
 }
 
-#define DEFINE_SCALE(id, type)                                                        \
+#define DEFINE_SCALE(id, type) \
     static void scale_##type(void *dst, const void *src, double factor, size_t count) \
-    {                                                                                 \
-        small_scale(dst, src, (float)factor, count, &type_##type);                    \
+    { \
+        small_scale(dst, src, (float)factor, count, &type_##type); \
     }
 SMALL_TYPES(DEFINE_SCALE)
 
@@ -317,20 +219,23 @@ scale_c32(void *dst, const void *src, double factor, size_t count)
     scale_f16(dst, src, factor, 2 * count);
 }
 
-#define NATIVE_ENTRY(id, op, units, size, mid, last)                                  \
+#define NATIVE_ENTRY(id, op, units, size, mid, last) \
     .reduce[TC_##id][TC_REDOP_##op] = reduce_##id##_##op,
-#define SMALL_ENTRY(id, op, type, units, pair, mid)                                   \
+#define SMALL_ENTRY(id, op, type, units, pair, mid) \
     .reduce[TC_##id][TC_REDOP_##op] = reduce_##id##_##op,
-#define SMALL_TYPE_ENTRY(id, type)                                                    \
-    .scale[TC_##id] = scale_##type, .widen[TC_##id] = widen_##type,                   \
+#define SMALL_TYPE_ENTRY(id, type) \
+    .scale[TC_##id] = scale_##type, .widen[TC_##id] = widen_##type, \
     .narrow[TC_##id] = narrow_##type,
 /* What a file that includes this exports. */
-#define TC_REDUCE_KERNELS_INIT                                                        \
-    {                                                                                 \
-        NATIVE_KERNELS(NATIVE_ENTRY) SMALL_KERNELS(SMALL_ENTRY)                       \
-            SMALL_TYPES(SMALL_TYPE_ENTRY).scale[TC_FLOAT32] = scale_f32,              \
-        .scale[TC_FLOAT64] = scale_f64, .scale[TC_COMPLEX32] = scale_c32,             \
-        .scale[TC_COMPLEX64] = scale_c64, .scale[TC_COMPLEX128] = scale_c128,         \
+#define TC_REDUCE_KERNELS_INIT \
+    { \
+        NATIVE_KERNELS(NATIVE_ENTRY) SMALL_KERNELS(SMALL_ENTRY) \
+            SMALL_TYPES(SMALL_TYPE_ENTRY) \
+                .scale[TC_FLOAT32] = scale_f32, \
+        .scale[TC_FLOAT64] = scale_f64, \
+        .scale[TC_COMPLEX32] = scale_c32, \
+        .scale[TC_COMPLEX64] = scale_c64, \
+        .scale[TC_COMPLEX128] = scale_c128, \
     }
 
 #endif

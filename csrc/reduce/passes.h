@@ -30,7 +30,7 @@ typedef struct small_kernel {
     tc_widen_fn widen;
     tc_narrow_fn narrow;
     pass_fn pair; /* all three of the format */
-    pass_fn mid;  /* dst and a are float32, b of the format */
+    pass_fn mid; /* dst and a are float32, b of the format */
     bool average;
 } small_kernel;
 
@@ -106,7 +106,8 @@ small_pair(void *dst, const void *a, const void *b, size_t count, int n,
         d[i] = word | combine_lane(x[i], y[i], 16, n, type, op);
     }
     for (size_t i = words * (size_t)(32 / type->bits); i < count; i++) {
-        store_small(dst, i, op(load_small(a, i, type), load_small(b, i, type), n), type);
+        store_small(dst, i, op(load_small(a, i, type), load_small(b, i, type), n),
+                    type);
     }
 }
 

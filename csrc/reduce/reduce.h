@@ -29,7 +29,7 @@ tc_reduce_scale(tc_dtype dtype, void *dst, const void *src, double factor, size_
 const char *
 tc_reduce_isa(void);
 
-/* For tests: the same as tc_reduce_find for one ISA level (0 baseline, 1 avx2, 2 avx512);
+/* For tests: tc_reduce_find for one ISA level (0 baseline, 1 avx2, 2 avx512);
  * TC_ERR_UNSUPPORTED where this CPU cannot run it. */
 tc_status
 tc_reduce_find_isa(int level, tc_dtype dtype, tc_redop op, tc_reduce_fn *fn_p,

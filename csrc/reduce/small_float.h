@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Conversion between float32 and the codes of 16- and 8-bit floats, without a branch. */
+/* Conversion of float32 to and from 16- and 8-bit floats, without a branch. */
 #ifndef TC_REDUCE_SMALL_FLOAT_H
 #define TC_REDUCE_SMALL_FLOAT_H
 
@@ -14,7 +14,7 @@
 typedef struct small_format {
     int mantissa_bits;
     int bias;
-    uint32_t largest;  /* code of the largest finite number */
+    uint32_t largest; /* code of the largest finite number */
     uint32_t overflow; /* code of what is beyond it */
     uint32_t nan;
 } small_format;
@@ -59,7 +59,8 @@ select_bits(int condition, uint32_t yes, uint32_t no)
 TC_INLINE uint32_t
 widen_finite(uint32_t code, small_format f)
 {
-    uint32_t normal = (code << (23 - f.mantissa_bits)) + ((uint32_t)(127 - f.bias) << 23);
+    uint32_t normal =
+        (code << (23 - f.mantissa_bits)) + ((uint32_t)(127 - f.bias) << 23);
     /* The smallest number of the format, 2^(1 - bias - mantissa_bits). */
     uint32_t unit = (uint32_t)(128 - f.bias - f.mantissa_bits) << 23;
     uint32_t denormal = bits_of_float((float)(int32_t)code * float_of_bits(unit));
@@ -67,7 +68,7 @@ widen_finite(uint32_t code, small_format f)
     return select_bits((int32_t)code < (1 << f.mantissa_bits), denormal, normal);
 }
 
-/* The code without sign nearest to a float32 without sign, ties to even; not for NaN. */
+/* The code nearest to a float32, both without sign, ties to even; not for NaN. */
 TC_INLINE uint32_t
 narrow_finite(uint32_t bits, small_format f)
 {
@@ -78,9 +79,11 @@ narrow_finite(uint32_t bits, small_format f)
     /* Adding a power of two whose last place is the format's smallest number leaves the
      * rounded multiple of that in the low bits. */
     uint32_t magic = (uint32_t)(151 - f.bias - f.mantissa_bits) << 23;
-    uint32_t denormal = bits_of_float(float_of_bits(bits) + float_of_bits(magic)) - magic;
+    uint32_t denormal =
+        bits_of_float(float_of_bits(bits) + float_of_bits(magic)) - magic;
     int is_normal = (int32_t)bits >= ((128 - f.bias) << 23);
-    uint32_t code = select_bits((int32_t)normal > (int32_t)f.largest, f.overflow, normal);
+    uint32_t code =
+        select_bits((int32_t)normal > (int32_t)f.largest, f.overflow, normal);
 
     return select_bits(is_normal, code, denormal);
 }

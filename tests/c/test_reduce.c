@@ -35,12 +35,42 @@ random_u32(void)
 /* Zeros, the smallest, the largest, infinities and NaN of several float types, and the
  * borders of integers. */
 static const uint64_t specials[] = {
-    0, 1, 0x7f, 0x80, 0xff, 0x7b, 0x7c, 0x7e, 0x8000, 0x7bff, 0x7c00, 0xfc00, 0x7e00,
-    0x7f80, 0xff80, 0x0080, 0x80000000, 0x7f800000, 0xff800000, 0x7fc00000, 0x7f7fffff,
-    0x00800000, 0x3f800000, 0x7fffffff, 0xffffffff, 0x8000000000000000u,
-    0x7ff0000000000000u, 0xfff0000000000000u, 0x7ff8000000000000u, 0x7fefffffffffffffu,
-    0x0010000000000000u, 0x7fffffffffffffffu, 0xffffffffffffffffu, 0x3f803f803f803f80u,
-    0x3c003c003c003c00u, 0x3838383838383838u,
+    0,
+    1,
+    0x7f,
+    0x80,
+    0xff,
+    0x7b,
+    0x7c,
+    0x7e,
+    0x8000,
+    0x7bff,
+    0x7c00,
+    0xfc00,
+    0x7e00,
+    0x7f80,
+    0xff80,
+    0x0080,
+    0x80000000,
+    0x7f800000,
+    0xff800000,
+    0x7fc00000,
+    0x7f7fffff,
+    0x00800000,
+    0x3f800000,
+    0x7fffffff,
+    0xffffffff,
+    0x8000000000000000u,
+    0x7ff0000000000000u,
+    0xfff0000000000000u,
+    0x7ff8000000000000u,
+    0x7fefffffffffffffu,
+    0x0010000000000000u,
+    0x7fffffffffffffffu,
+    0xffffffffffffffffu,
+    0x3f803f803f803f80u,
+    0x3c003c003c003c00u,
+    0x3838383838383838u,
 };
 
 static size_t
@@ -119,7 +149,8 @@ check_same(const unsigned char *a, const unsigned char *b, size_t bytes, tc_dtyp
         memcpy(&x, a + i, unit);
         memcpy(&y, b + i, unit);
         if (x != y && !(code_is_nan(dtype, x) && code_is_nan(dtype, y))) {
-            fprintf(stderr, "%s %s level %d, %d sources, unit %zu: %llx, expected %llx\n",
+            fprintf(stderr,
+                    "%s %s level %d, %d sources, unit %zu: %llx, expected %llx\n",
                     tc_dtype_name(dtype), tc_redop_name(op), level, n, i / unit,
                     (unsigned long long)y, (unsigned long long)x);
             exit(1);
@@ -190,7 +221,8 @@ check_levels(tc_dtype dtype, tc_redop op, int n, size_t count)
             aliased[k] = result.bytes + offset;
             fn(result.bytes + offset, aliased, n, count);
             check_guards(&result, offset, bytes);
-            check_same(expected.bytes, result.bytes + offset, bytes, dtype, op, level, n);
+            check_same(expected.bytes, result.bytes + offset, bytes, dtype, op, level,
+                       n);
         }
     }
 }
@@ -307,9 +339,9 @@ test_bool(void)
         tc_redop op;
         uint8_t results[4]; /* of 00 01 10 11 */
     } rows[] = {
-        {TC_REDOP_SUM, {0, 1, 1, 1}},     {TC_REDOP_MAX, {0, 1, 1, 1}},
-        {TC_REDOP_BOR, {0, 1, 1, 1}},     {TC_REDOP_PRODUCT, {0, 0, 0, 1}},
-        {TC_REDOP_MIN, {0, 0, 0, 1}},     {TC_REDOP_BAND, {0, 0, 0, 1}},
+        {TC_REDOP_SUM, {0, 1, 1, 1}},  {TC_REDOP_MAX, {0, 1, 1, 1}},
+        {TC_REDOP_BOR, {0, 1, 1, 1}},  {TC_REDOP_PRODUCT, {0, 0, 0, 1}},
+        {TC_REDOP_MIN, {0, 0, 0, 1}},  {TC_REDOP_BAND, {0, 0, 0, 1}},
         {TC_REDOP_BXOR, {0, 1, 1, 0}},
     };
 
@@ -366,17 +398,19 @@ test_refusals(void)
                   "Cannot use ReduceOp.BAND with non-integral dtype float32");
     check_refused(TC_COMPLEX64, TC_REDOP_BXOR,
                   "Cannot use ReduceOp.BXOR with non-integral dtype complex64");
-    check_refused(TC_BOOL, TC_REDOP_AVG,
-                  "Cannot use ReduceOp.AVG with dtype bool: a truth value has no average");
+    check_refused(
+        TC_BOOL, TC_REDOP_AVG,
+        "Cannot use ReduceOp.AVG with dtype bool: a truth value has no average");
     check_refused(TC_INT32, TC_REDOP_PREMUL_SUM,
                   "Cannot use ReduceOp.PREMUL_SUM with dtype int32: the factor needs a "
                   "floating-point or complex dtype");
     check_refused(TC_COMPLEX128, TC_REDOP_MIN,
                   "Cannot use ReduceOp.MIN with dtype complex128: complex numbers have "
                   "no order");
-    check_refused(TC_FLOAT8_E8M0FNU, TC_REDOP_SUM,
-                  "Cannot use ReduceOp.SUM with dtype float8_e8m0fnu: it holds powers of "
-                  "two without zero or sign, which no operation keeps");
+    check_refused(
+        TC_FLOAT8_E8M0FNU, TC_REDOP_SUM,
+        "Cannot use ReduceOp.SUM with dtype float8_e8m0fnu: it holds powers of "
+        "two without zero or sign, which no operation keeps");
     check_refused(TC_FLOAT4_E2M1FN_X2, TC_REDOP_MAX,
                   "Cannot use ReduceOp.MAX with dtype float4_e2m1fn_x2: it packs two "
                   "numbers in a byte and torch defines no arithmetic on it");
@@ -439,8 +473,8 @@ test_conversions_agree(void)
             if (base->widen[d] != NULL) {
                 base->widen[d](wide[0], sources[0].bytes, count);
                 kernels->widen[d](wide[1], sources[0].bytes, count);
-                check_same((unsigned char *)wide[0], (unsigned char *)wide[1], count * 4,
-                           TC_FLOAT32, TC_REDOP_SUM, level, 1);
+                check_same((unsigned char *)wide[0], (unsigned char *)wide[1],
+                           count * 4, TC_FLOAT32, TC_REDOP_SUM, level, 1);
                 fill((unsigned char *)wide[0], count * 4, TC_FLOAT32);
                 base->narrow[d](expected.bytes, wide[0], count);
                 kernels->narrow[d](result.bytes, wide[0], count);

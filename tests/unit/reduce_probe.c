@@ -29,7 +29,8 @@ probe_dtype(const char *name)
 {
     int dtype = 0;
 
-    while (dtype < TC_DTYPE_COUNT && strcmp(tc_dtype_name((tc_dtype)dtype), name) != 0) {
+    while (dtype < TC_DTYPE_COUNT &&
+           strcmp(tc_dtype_name((tc_dtype)dtype), name) != 0) {
         dtype++;
     }
     return dtype < TC_DTYPE_COUNT ? dtype : -1;
@@ -57,7 +58,8 @@ probe_reduce(int level, int dtype, int op, void *dst, const void *const *srcs, i
              size_t count)
 {
     tc_reduce_fn fn;
-    tc_status status = tc_reduce_find_isa(level, (tc_dtype)dtype, (tc_redop)op, &fn, NULL);
+    tc_status status =
+        tc_reduce_find_isa(level, (tc_dtype)dtype, (tc_redop)op, &fn, NULL);
 
     if (status == TC_OK) {
         fn(dst, srcs, n, count);

@@ -32,7 +32,12 @@ def probe(tmp_path_factory):
     command = [
         *(os.environ.get("CC", "cc"), "-std=c11", "-O1", "-shared", "-fPIC"),
         *("-fvisibility=hidden", "-Icsrc", "-Icsrc/include", "-D_GNU_SOURCE"),
-        *("tests/unit/reduce_probe.c", "build/release/libtorchcomms.a", "-o", str(path)),
+        *(
+            "tests/unit/reduce_probe.c",
+            "build/release/libtorchcomms.a",
+            "-o",
+            str(path),
+        ),
     ]
     subprocess.run(command, cwd=ROOT, check=True, timeout=120)
     library = ctypes.CDLL(str(path))
