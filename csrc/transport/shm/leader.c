@@ -16,8 +16,12 @@
 #include "transport/shm/identity.h"
 #include "transport/shm/rendezvous.h"
 
-/* Connections that may be open without having said who they are. */
+/* Connections beyond one a rank that may be open without having said who they are. */
 #define STRANGERS 16
+
+/* Who is silent for this long makes room when there is none: ours say hello as soon as
+ * they are connected. */
+#define SILENCE_NS TC_NSEC_PER_SEC
 
 #define RETRY_NS TC_NSEC_PER_MSEC
 
@@ -41,6 +45,7 @@ typedef struct conn {
     int32_t rank; /* -1: stranger */
     int32_t pid;  /* as it said */
     int32_t next; /* rank whose page is sent next; -1: the welcome is */
+    uint64_t since_ns;
 } conn;
 
 /* One start-up. Invariant: `joined` connections are past CONN_STRANGER, `done` of them in
@@ -324,10 +329,25 @@ hear(serving *s, int32_t i, tc_error *err)
     return status;
 }
 
+static void
+make_room(serving *s)
+{
+    uint64_t now = tc_clock_ns();
+    tc_error why;
+
+    for (int32_t i = s->conn_count - 1; i >= 0; i--) {
+        if (s->conns[i].state == CONN_STRANGER &&
+            now - s->conns[i].since_ns > SILENCE_NS) {
+            tc_error_set(&why, TC_ERR_MISMATCH, "silent for too long");
+            refuse(s, i, &why);
+        }
+    }
+}
+
 static tc_status
 accept_all(serving *s, tc_error *err)
 {
-    for (;;) {
+    while (s->conn_count < s->conn_capacity) {
         tc_error why;
         int fd = accept4(s->leader->listen_fd, NULL, NULL,
                          SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -341,18 +361,13 @@ accept_all(serving *s, tc_error *err)
         if (fd < 0) {
             return tc_error_errno(err, "rank 0: accepting a connection");
         }
-        /* A silent one makes room: ours speak as soon as they are connected. */
-        for (int32_t i = 0; s->conn_count == s->conn_capacity; i++) {
-            if (s->conns[i].state == CONN_STRANGER) {
-                tc_error_set(&why, TC_ERR_MISMATCH, "too many silent connections");
-                refuse(s, i, &why);
-            }
-        }
-        s->conns[s->conn_count++] = (conn){.fd = fd, .rank = -1, .next = -1};
+        s->conns[s->conn_count++] =
+            (conn){.fd = fd, .rank = -1, .next = -1, .since_ns = tc_clock_ns()};
         if (tc_shm_channel_check_user(fd, &why) != TC_OK) {
             refuse(s, s->conn_count - 1, &why);
         }
     }
+    return TC_OK;
 }
 
 static tc_status
@@ -405,25 +420,42 @@ hand_out(serving *s, conn *c, tc_error *err)
     return TC_OK;
 }
 
+/* Fills `polls`, one a connection and the listener last, which is left out while there is
+ * no room. Returns how long to wait at most. */
+static uint64_t
+fill_polls(serving *s)
+{
+    bool full = s->conn_count == s->conn_capacity;
+
+    for (int32_t i = 0; i < s->conn_count; i++) {
+        s->polls[i] = (struct pollfd){.fd = s->conns[i].fd, .events = POLLIN};
+    }
+    s->polls[s->conn_count] =
+        (struct pollfd){.fd = full ? -1 : s->leader->listen_fd, .events = POLLIN};
+    return s->crowded ? RETRY_NS : full ? SILENCE_NS / 4 : SILENCE_NS;
+}
+
 /* Everything that can be done now, then waits. */
 static tc_status
 step(serving *s, tc_error *err)
 {
-    int32_t polled = s->conn_count;
+    int32_t polled;
+    uint64_t most_ns;
     tc_status status;
 
     s->crowded = false;
-    for (int32_t i = 0; i < polled; i++) {
+    for (int32_t i = 0; i < s->conn_count; i++) {
         if (s->conns[i].state == CONN_HANDING) {
             TC_TRY(hand_out(s, &s->conns[i], err));
         }
-        s->polls[i] = (struct pollfd){.fd = s->conns[i].fd, .events = POLLIN};
     }
-    s->polls[polled] = (struct pollfd){.fd = s->leader->listen_fd, .events = POLLIN};
-    status =
-        tc_shm_channel_wait(s->polls, (size_t)polled + 1, s->self,
-                            s->self->deadline_ns,
-                            s->crowded ? RETRY_NS : TC_NSEC_PER_SEC, err);
+    if (s->conn_count == s->conn_capacity) {
+        make_room(s);
+    }
+    polled = s->conn_count;
+    most_ns = fill_polls(s);
+    status = tc_shm_channel_wait(s->polls, (size_t)polled + 1, s->self,
+                                 s->self->deadline_ns, most_ns, err);
     if (status == TC_ERR_TIMEOUT) {
         return set_late(s, err);
     }
