@@ -10,7 +10,7 @@
 # warnings errors; V=1 shows the commands.
 
 VARIANT = release
-BUILD ?= build
+BUILD = build
 PYTHON ?= python3
 WERROR ?= 0
 ONLY = %

@@ -25,6 +25,7 @@ def project_files():
             for path in ROOT.rglob("*")
             if path.is_file() and not NOT_OURS & set(path.relative_to(ROOT).parts)
         ]
+        names = [n for n in names if not n.endswith(".so") and ".egg-info" not in n]
     return sorted(name for name in names if (ROOT / name).is_file())
 
 
