@@ -13,10 +13,12 @@
 #define MAX_RANKS 33
 #define ALL_ROOTS_UP_TO 8
 #define SAMPLED_ROOTS 4
-/* Above ALL_ROOTS_UP_TO ranks one in so many combinations runs: mostly a matter of time. */
+/* Above ALL_ROOTS_UP_TO ranks one in so many combinations runs, to save time. */
 #define SAMPLE_LARGE 2u
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_THREAD__)
+#define EVERY_DEFAULT 61u
+#elif defined(__SANITIZE_ADDRESS__)
 #define EVERY_DEFAULT 23u
 #else
 #define EVERY_DEFAULT 1u

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Plans and runs when an allocation fails: an error, nothing lost, the output untouched. */
+/* Plans and runs when an allocation fails: an error, and the output untouched. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +11,12 @@
 /* Allocations until one fails. */
 static int countdown = NEVER;
 
+/* The sanitizers have allocators of their own that must not be replaced; the release
+ * build covers these branches, here only the branches without a failure run. */
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)
+#define FAILURES 1
+
 static bool
 fails_now(void)
 {
@@ -19,12 +25,6 @@ fails_now(void)
     }
     return countdown-- == 0;
 }
-
-/* The sanitizers have allocators of their own that must not be replaced; the release
- * build covers these branches, here only the branches without a failure run. */
-#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)
-#define FAILURES 1
 
 void *
 __libc_malloc(size_t bytes);

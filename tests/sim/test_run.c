@@ -231,8 +231,8 @@ test_bound(void)
     sim_world_destroy(w);
 }
 
-/* A call that starts with the steps the one before had no time for, all of them blocked,
- * still moves the others. */
+/* A call that starts with the steps the one before had no time for, all of them
+ * blocked, still moves the others. */
 static void
 test_blocked_rest(void)
 {
@@ -259,7 +259,7 @@ test_blocked_rest(void)
     sim_world_destroy(w);
 }
 
-/* Steps that share a lane run in plan order, also around a REDUCE, which has all lanes. */
+/* Steps that share a lane run in plan order, also around a REDUCE. */
 static void
 test_lane_order(uint32_t slots)
 {

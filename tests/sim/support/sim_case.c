@@ -23,7 +23,7 @@ sim_random(uint32_t *state)
     return x ^ (x >> 16);
 }
 
-/* What moves where -------------------------------------------------------------------- */
+/* What moves where ----------------------------------------------------------------- */
 
 typedef enum pattern {
     ONE_TENSOR, /* all_reduce, reduce, broadcast: one block on both sides */
@@ -182,7 +182,7 @@ choose_counts(sim_case *c)
     }
 }
 
-/* Values ------------------------------------------------------------------------------ */
+/* Values --------------------------------------------------------------------------- */
 
 static uint32_t
 bits_of(float value)
@@ -295,7 +295,7 @@ wanted_value(const sim_case *c, int32_t r, int32_t p, uint64_t i)
     }
 }
 
-/* Memory ------------------------------------------------------------------------------ */
+/* Memory --------------------------------------------------------------------------- */
 
 static bool
 shares_block(const sim_case *c, int32_t r, int32_t in_block, int32_t *out_block_p)
@@ -504,7 +504,7 @@ sim_case_shape(const sim_case *c, int32_t r)
                            .out_blocks = &call->out_blocks};
 }
 
-/* Cost -------------------------------------------------------------------------------- */
+/* Cost ----------------------------------------------------------------------------- */
 
 /* `times` messages of `bytes`. */
 static void

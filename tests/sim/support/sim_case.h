@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One collective of all ranks: buffers, calls, the right result, and what it may cost. */
+/* One collective of all ranks: buffers, calls, the right result and what it costs. */
 #ifndef TC_SIM_CASE_H
 #define TC_SIM_CASE_H
 
@@ -12,7 +12,7 @@ typedef struct sim_spec {
     tc_op_kind kind;
     int32_t size;
     int32_t root;
-    /* all_reduce, reduce, broadcast: of the tensor; else of each block, or SIM_UNEVEN. */
+    /* all_reduce, reduce, broadcast: of the tensor; else of a block, or SIM_UNEVEN. */
     uint64_t count;
     bool in_place;
     uint32_t seed;
@@ -79,7 +79,7 @@ sim_case_traffic(const sim_case *c, int32_t r, uint32_t piece_bytes);
 tc_plan_shape
 sim_case_shape(const sim_case *c, int32_t r);
 
-/* A reduction whose bits depend on the order, and which does something to one source. */
+/* A reduction whose bits depend on the order and which changes a single source. */
 tc_run_reduce_fn
 sim_case_reduce(const sim_case *c);
 
