@@ -120,8 +120,8 @@ xor_bool(void *d, const void *a, const void *b, int n)
 }
 
 /* A quotient in the next larger float truncates to the exact one: where it is not whole,
- * a numerator below 2^16 (2^32) keeps it 2^-16 (2^-32) away from whole, relatively, and
- * float (double) errs by 2^-24 (2^-53). Vector units divide only floats. */
+ * a numerator below 2^16 (2^32) keeps it 2^-16 (2^-32) off, relatively, and float
+ * (double) errs by 2^-24 (2^-53). Vector units divide only floats. */
 TC_INLINE void
 avg_u8(void *d, const void *a, const void *b, int n)
 {

@@ -67,9 +67,14 @@ NATIVE_KERNELS(DEFINE_NATIVE)
 #define DEFINE_SMALL_PASSES(id, type) \
     DEFINE_CONVERSIONS(type) \
     DEFINE_PAIR(type, add) \
-    DEFINE_MID(type, add) DEFINE_PAIR(type, mul) DEFINE_MID(type, mul) \
-        DEFINE_PAIR(type, min) DEFINE_MID(type, min) DEFINE_PAIR(type, max) \
-            DEFINE_MID(type, max) DEFINE_AVERAGE_PAIR(type)
+    DEFINE_MID(type, add) \
+    DEFINE_PAIR(type, mul) \
+    DEFINE_MID(type, mul) \
+    DEFINE_PAIR(type, min) \
+    DEFINE_MID(type, min) \
+    DEFINE_PAIR(type, max) \
+    DEFINE_MID(type, max) \
+    DEFINE_AVERAGE_PAIR(type)
 PLAIN_SMALL_TYPES(DEFINE_SMALL_PASSES)
 
 #if defined(__F16C__) && defined(__AVX2__)

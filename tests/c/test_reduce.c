@@ -2,6 +2,8 @@
 /* Reduction kernels: same bits in every instruction set, in place, at any address. */
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/dtype.h"
 #include "reduce/kernels.h"
@@ -164,7 +166,7 @@ check_guards(const buffer *b, size_t offset, size_t bytes)
     for (size_t i = 0; i < offset; i++) {
         CHECK(b->bytes[i] == GUARD_BYTE);
     }
-    for (size_t i = offset + bytes; i < sizeof(b->bytes); i++) {
+    for (size_t i = offset + bytes; i < offset + bytes + GUARD; i++) {
         CHECK(b->bytes[i] == GUARD_BYTE);
     }
 }
@@ -207,7 +209,7 @@ check_levels(tc_dtype dtype, tc_redop op, int n, size_t count)
             continue;
         }
         CHECK(tc_reduce_find_isa(level, dtype, op, &fn, NULL) == TC_OK);
-        memset(&result, GUARD_BYTE, sizeof(result));
+        memset(&result, GUARD_BYTE, offset + bytes + GUARD);
         fn(result.bytes + offset, srcs, n, count);
         check_guards(&result, offset, bytes);
         check_same(expected.bytes, result.bytes + offset, bytes, dtype, op, level, n);
@@ -216,7 +218,7 @@ check_levels(tc_dtype dtype, tc_redop op, int n, size_t count)
             const void *aliased[MAX_SOURCES];
 
             memcpy(aliased, srcs, sizeof(aliased));
-            memset(&result, GUARD_BYTE, sizeof(result));
+            memset(&result, GUARD_BYTE, offset + bytes + GUARD);
             memcpy(result.bytes + offset, srcs[k], bytes);
             aliased[k] = result.bytes + offset;
             fn(result.bytes + offset, aliased, n, count);
@@ -485,9 +487,57 @@ test_conversions_agree(void)
     }
 }
 
+/* In a child, since the option is read once in a process. */
+static int
+isa_in_child(const char *wish)
+{
+    int status;
+    pid_t pid = fork();
+
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        tc_error err;
+        tc_reduce_fn fn;
+        const char *isa;
+
+        setenv("TORCHCOMM_ISA", wish, 1);
+        if (tc_reduce_find(TC_INT8, TC_REDOP_SUM, &fn, &err) != TC_OK) {
+            bool clear = err.status == TC_ERR_INVALID_ARGUMENT &&
+                         strstr(err.message, wish) != NULL &&
+                         strcmp(tc_reduce_isa(), "none") == 0;
+
+            _exit(clear ? 100 : 101);
+        }
+        isa = tc_reduce_isa();
+        _exit(strcmp(isa, "baseline") == 0 ? 0
+              : strcmp(isa, "avx2") == 0   ? 1
+              : strcmp(isa, "avx512") == 0 ? 2
+                                           : 102);
+    }
+    CHECK(waitpid(pid, &status, 0) == pid);
+    CHECK(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static void
+test_isa_option(void)
+{
+    int best = TC_ISA_COUNT - 1;
+
+    while (tc_reduce_kernels_at(best) == NULL) {
+        best--;
+    }
+    CHECK(isa_in_child("") == best);
+    CHECK(isa_in_child("baseline") == TC_ISA_BASELINE);
+    CHECK(isa_in_child("avx2") == (best < TC_ISA_AVX2 ? best : TC_ISA_AVX2));
+    CHECK(isa_in_child("avx512") == best);
+    CHECK(isa_in_child("sse9") == 100);
+}
+
 int
 main(void)
 {
+    test_isa_option(); /* first: nothing has read the option yet */
     test_refusals();
     test_integers();
     test_averages();
