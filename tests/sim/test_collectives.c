@@ -14,7 +14,7 @@
 #define ALL_ROOTS_UP_TO 8
 #define SAMPLED_ROOTS 4
 /* Above ALL_ROOTS_UP_TO ranks one in so many combinations runs, to save time. */
-#define SAMPLE_LARGE 2u
+#define SAMPLE_LARGE 6u
 
 #if defined(__SANITIZE_THREAD__)
 #define EVERY_DEFAULT 61u

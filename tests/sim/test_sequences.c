@@ -12,7 +12,7 @@
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define ROUNDS 8
 #else
-#define ROUNDS 100
+#define ROUNDS 50
 #endif
 
 static sim_spec
