@@ -1,0 +1,485 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* torchcomms.TorchComm: life cycle, queries, split and abort. */
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "python/pyargs.h"
+#include "python/pyissue.h"
+
+static tc_comm *
+comm_of(PyObject *obj)
+{
+    return ((tc_py_comm *)obj)->comm;
+}
+
+static void
+link_in(tc_py_state *state, tc_py_comm *self)
+{
+    self->prev = NULL;
+    self->next = state->comms;
+    if (self->next != NULL) {
+        self->next->prev = self;
+    }
+    state->comms = self;
+}
+
+static void
+link_out(tc_py_state *state, tc_py_comm *self)
+{
+    if (self->prev != NULL) {
+        self->prev->next = self->next;
+    } else {
+        state->comms = self->next;
+    }
+    if (self->next != NULL) {
+        self->next->prev = self->prev;
+    }
+}
+
+PyObject *
+tc_py_comm_wrap(tc_py_state *state, tc_comm *comm)
+{
+    void **slot = tc_comm_face_slot(comm);
+    tc_py_comm *self;
+
+    if (*slot != NULL) {
+        tc_comm_release(comm);
+        return Py_NewRef(*slot);
+    }
+    self = PyObject_GC_New(tc_py_comm, state->comm_type);
+    if (self == NULL) {
+        tc_py_comm_leave(state, comm);
+        return NULL;
+    }
+    self->weakrefs = NULL;
+    self->comm = comm;
+    self->generation = tc_py_generation();
+    link_in(state, self);
+    *slot = self;
+    PyObject_GC_Track(self);
+    return (PyObject *)self;
+}
+
+/* The operations of a forgotten communicator go on; nobody can be told of an error. */
+static void
+warn_unfinalized(tc_comm *comm)
+{
+    PyObject *type, *value, *trace;
+
+    PyErr_Fetch(&type, &value, &trace);
+    if (PyErr_WarnFormat(PyExc_ResourceWarning, 1,
+                         "communicator '%s' was dropped without finalize()",
+                         tc_comm_name(comm)) != 0) {
+        PyErr_WriteUnraisable(NULL);
+    }
+    PyErr_Restore(type, value, trace);
+}
+
+static void
+comm_dealloc(PyObject *obj)
+{
+    tc_py_comm *self = (tc_py_comm *)obj;
+    PyTypeObject *type = Py_TYPE(obj);
+    tc_py_state *state = tc_py_state_of(type);
+    tc_comm *comm = self->comm;
+
+    PyObject_GC_UnTrack(obj);
+    if (self->weakrefs != NULL) {
+        PyObject_ClearWeakRefs(obj);
+    }
+    link_out(state, self);
+    if (self->generation == tc_py_generation()) {
+        *tc_comm_face_slot(comm) = NULL;
+        if (tc_comm_check_usable(comm, NULL) == TC_ERR_FINALIZED) {
+            tc_comm_release(comm);
+        } else if (!state->closed) {
+            warn_unfinalized(comm);
+            tc_py_comm_leave(state, comm);
+        }
+        tc_py_garbage_check(state);
+    }
+    PyObject_GC_Del(obj);
+    Py_DECREF(type);
+}
+
+PyDoc_STRVAR(finalize_doc,
+             "finalize($self, /)\n--\n\n"
+             "Waits for this rank's outstanding operations and leaves the communicator.\n"
+             "Local: other ranks are not waited for. A second call raises \"already\n"
+             "finalized\".");
+
+static PyObject *
+comm_finalize(PyObject *obj, PyObject *Py_UNUSED(none))
+{
+    tc_comm *comm = comm_of(obj);
+    tc_py_pause pause;
+    tc_interrupt interrupt;
+    tc_error err = {0};
+    tc_status status;
+
+    /* Hooks (api.md section 7): pre and post finalize go around this call. */
+    interrupt = tc_py_pause_begin(&pause);
+    status = tc_comm_finalize(comm, &interrupt, &err);
+    tc_py_pause_end(&pause);
+    tc_py_garbage_check(tc_py_state_of(Py_TYPE(obj)));
+    if (status == TC_ERR_ABORTED || (status == TC_OK && !PyErr_Occurred())) {
+        Py_RETURN_NONE;
+    }
+    return tc_py_raise(status, &err);
+}
+
+PyDoc_STRVAR(get_rank_doc, "get_rank($self, /)\n--\n\nThis process's rank.");
+
+static PyObject *
+comm_get_rank(PyObject *obj, PyObject *Py_UNUSED(none))
+{
+    return PyLong_FromLong(tc_comm_rank(comm_of(obj)));
+}
+
+PyDoc_STRVAR(get_size_doc, "get_size($self, /)\n--\n\nNumber of ranks.");
+
+static PyObject *
+comm_get_size(PyObject *obj, PyObject *Py_UNUSED(none))
+{
+    return PyLong_FromLong(tc_comm_size(comm_of(obj)));
+}
+
+PyDoc_STRVAR(get_name_doc, "get_name($self, /)\n--\n\n"
+                           "The name given to new_comm() or split().");
+
+static PyObject *
+comm_get_name(PyObject *obj, PyObject *Py_UNUSED(none))
+{
+    return PyUnicode_FromString(tc_comm_name(comm_of(obj)));
+}
+
+PyDoc_STRVAR(get_backend_doc, "get_backend($self, /)\n--\n\n"
+                              "The backend asked for; children inherit it.");
+
+static PyObject *
+comm_get_backend(PyObject *obj, PyObject *Py_UNUSED(none))
+{
+    return PyUnicode_FromString(tc_comm_backend_name(comm_of(obj)));
+}
+
+PyDoc_STRVAR(get_backend_version_doc,
+             "get_backend_version($self, /)\n--\n\n"
+             "The backend's own version; raises where it has none.");
+
+static PyObject *
+comm_get_backend_version(PyObject *obj, PyObject *Py_UNUSED(none))
+{
+    const char *version = tc_comm_backend_version(comm_of(obj));
+
+    if (version == NULL) {
+        PyErr_SetString(PyExc_RuntimeError,
+                        "getBackendVersion not implemented for communicator");
+        return NULL;
+    }
+    return PyUnicode_FromString(version);
+}
+
+PyDoc_STRVAR(get_device_doc, "get_device($self, /)\n--\n\n"
+                             "The torch.device whose tensors it takes.");
+
+static PyObject *
+comm_get_device(PyObject *obj, PyObject *Py_UNUSED(none))
+{
+    return tc_py_device_object(tc_comm_device(comm_of(obj)));
+}
+
+static PyObject *
+hints_dict(const tc_comm *comm)
+{
+    const tc_hint *hints;
+    size_t n = tc_comm_hints(comm, &hints);
+    PyObject *dict = PyDict_New();
+
+    for (size_t i = 0; dict != NULL && i < n; i++) {
+        PyObject *value = PyUnicode_FromString(hints[i].value);
+
+        if (value == NULL || PyDict_SetItemString(dict, hints[i].key, value) != 0) {
+            Py_CLEAR(dict);
+        }
+        Py_XDECREF(value);
+    }
+    return dict;
+}
+
+PyDoc_STRVAR(get_options_doc, "get_options($self, /)\n--\n\n"
+                              "The options in effect, as a new CommOptions.");
+
+static PyObject *
+comm_get_options(PyObject *obj, PyObject *Py_UNUSED(none))
+{
+    tc_comm *comm = comm_of(obj);
+    tc_py_state *state = tc_py_state_of(Py_TYPE(obj));
+    PyObject *module = PyImport_ImportModule("torchcomms._options");
+    PyObject *timeout = tc_py_from_timeout(state, tc_comm_timeout(comm));
+    PyObject *hints = hints_dict(comm);
+    PyObject *options = NULL;
+
+    if (module != NULL && timeout != NULL && hints != NULL) {
+        options = PyObject_CallMethod(
+            module, "_effective", "OOO",
+            tc_comm_abort_process(comm) ? Py_True : Py_False, timeout, hints);
+    }
+    Py_XDECREF(hints);
+    Py_XDECREF(timeout);
+    Py_XDECREF(module);
+    return options;
+}
+
+PyDoc_STRVAR(set_timeout_doc,
+             "set_timeout($self, /, timeout)\n--\n\n"
+             "The timeout of later operations that are given none of their own.");
+
+static PyObject *
+comm_set_timeout(PyObject *obj, PyTypeObject *cls, PyObject *const *args,
+                 Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const tc_py_params params = {"set_timeout", 1, {TC_PY_timeout}};
+    tc_py_state *state = tc_py_state_of(cls);
+    PyObject *slots[TC_PY_MAX_PARAMS];
+    uint64_t ns;
+
+    if (!tc_py_bind(state, &params, args, nargs, kwnames, slots) ||
+        !tc_py_to_timeout(state, slots[0], &ns)) {
+        return NULL;
+    }
+    if (ns == 0) {
+        return PyErr_Format(PyExc_RuntimeError, "timeout must be positive, but got %S",
+                            slots[0]);
+    }
+    tc_comm_set_timeout(comm_of(obj), ns);
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(abort_doc,
+             "abort($self, /)\n--\n\n"
+             "Makes outstanding and later operations of every rank fail, at once and\n"
+             "from any thread. finalize() still succeeds.");
+
+static PyObject *
+comm_abort(PyObject *obj, PyObject *Py_UNUSED(none))
+{
+    tc_comm *comm = comm_of(obj);
+
+    if (!tc_comm_is_abort_supported(comm)) {
+        PyErr_SetString(PyExc_RuntimeError, "abort not implemented for communicator");
+        return NULL;
+    }
+    Py_BEGIN_ALLOW_THREADS
+    tc_comm_abort(comm);
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(is_abort_supported_doc, "is_abort_supported($self, /)\n--\n\n"
+                                     "Whether abort() works with this backend.");
+
+static PyObject *
+comm_is_abort_supported(PyObject *obj, PyObject *Py_UNUSED(none))
+{
+    return PyBool_FromLong(tc_comm_is_abort_supported(comm_of(obj)));
+}
+
+PyDoc_STRVAR(is_aborted_doc, "is_aborted($self, /)\n--\n\n"
+                             "Whether it was aborted or has found a failure.");
+
+static PyObject *
+comm_is_aborted(PyObject *obj, PyObject *Py_UNUSED(none))
+{
+    return PyBool_FromLong(tc_comm_is_aborted(comm_of(obj)));
+}
+
+/* The list of a split as an array from malloc; NULL with an exception. */
+static int32_t *
+read_ranks(PyObject *obj, Py_ssize_t *count_p)
+{
+    PyObject *list = PySequence_Tuple(obj);
+    int32_t *ranks;
+
+    if (list == NULL) {
+        return NULL;
+    }
+    *count_p = PyTuple_Size(list);
+    ranks = malloc(((size_t)*count_p + 1) * sizeof(ranks[0]));
+    if (ranks == NULL) {
+        PyErr_NoMemory();
+    }
+    for (Py_ssize_t i = 0; ranks != NULL && i < *count_p; i++) {
+        long long rank;
+
+        if (!tc_py_to_int(PyTuple_GetItem(list, i), "an element of ranks", &rank)) {
+            free(ranks);
+            ranks = NULL;
+        } else {
+            /* Out of range for the core is out of range here. */
+            ranks[i] = rank < INT32_MIN   ? INT32_MIN
+                       : rank > INT32_MAX ? INT32_MAX
+                                          : (int32_t)rank;
+        }
+    }
+    Py_DECREF(list);
+    return ranks;
+}
+
+static PyObject *
+split_by(tc_py_state *state, tc_comm *comm, tc_split_options *options)
+{
+    tc_py_pause pause;
+    tc_comm *child = NULL;
+    tc_error err = {0};
+    tc_status status;
+
+    /* Hooks (api.md section 7): pre and post split go around this call. */
+    options->interrupt = tc_py_pause_begin(&pause);
+    status = tc_comm_split(comm, options, &child, &err);
+    tc_py_pause_end(&pause);
+    if (status != TC_OK || PyErr_Occurred()) {
+        if (child != NULL) {
+            tc_py_comm_leave(state, child);
+        }
+        return tc_py_raise(status, &err);
+    }
+    if (child == NULL) {
+        Py_RETURN_NONE;
+    }
+    return tc_py_comm_wrap(state, child);
+}
+
+PyDoc_STRVAR(split_doc,
+             "split($self, /, ranks, name, hints=None, timeout=None)\n--\n\n"
+             "A communicator of some ranks of this one; ranks[i] becomes rank i. Every\n"
+             "rank calls it, with the list it is in; a rank in no list passes [] and\n"
+             "gets None. Timeout and hints are inherited unless given.");
+
+static PyObject *
+comm_split(PyObject *obj, PyTypeObject *cls, PyObject *const *args, Py_ssize_t nargs,
+           PyObject *kwnames)
+{
+    static const tc_py_params params = {
+        "split", 2, {TC_PY_ranks, TC_PY_name, TC_PY_hints, TC_PY_timeout}};
+    tc_py_state *state = tc_py_state_of(cls);
+    PyObject *slots[TC_PY_MAX_PARAMS];
+    tc_split_options options = {0};
+    PyObject *child = NULL;
+    tc_hint *hints = NULL;
+    int32_t *ranks;
+    Py_ssize_t count;
+
+    if (!tc_py_bind(state, &params, args, nargs, kwnames, slots) ||
+        !tc_py_to_timeout(state, slots[3], &options.timeout_ns)) {
+        return NULL;
+    }
+    if (!PyUnicode_Check(slots[1])) {
+        tc_py_refuse_type("name", "a str", slots[1]);
+        return NULL;
+    }
+    options.name = PyUnicode_AsUTF8AndSize(slots[1], NULL);
+    ranks = options.name != NULL ? read_ranks(slots[0], &count) : NULL;
+    if (ranks == NULL) {
+        return NULL;
+    }
+    if (tc_py_to_hints(slots[2], &hints, &options.hint_count)) {
+        options.ranks = ranks;
+        options.rank_count = (int32_t)count;
+        options.hints = hints;
+        child = split_by(state, comm_of(obj), &options);
+    }
+    free(hints);
+    free(ranks);
+    return child;
+}
+
+PyDoc_STRVAR(batch_doc, "batch_op_create($self, /)\n--\n\n"
+                        "An empty BatchSendRecv.");
+
+static PyObject *
+comm_batch_op_create(PyObject *obj, PyObject *Py_UNUSED(none))
+{
+    return tc_py_batch_create(tc_py_state_of(Py_TYPE(obj)), obj);
+}
+
+PyDoc_STRVAR(copy_doc, "__copy__($self, /)\n--\n\nThe communicator itself.");
+
+static PyObject *
+comm_copy(PyObject *obj, PyObject *Py_UNUSED(none))
+{
+    return Py_NewRef(obj);
+}
+
+PyDoc_STRVAR(deepcopy_doc, "__deepcopy__($self, memo, /)\n--\n\n"
+                           "What memo has for it, else the communicator itself.");
+
+static PyObject *
+comm_deepcopy(PyObject *obj, PyObject *memo)
+{
+    return tc_py_deepcopy(obj, memo, comm_copy);
+}
+
+static PyObject *
+comm_repr(PyObject *obj)
+{
+    tc_comm *comm = comm_of(obj);
+
+    return PyUnicode_FromFormat("<TorchComm '%s' on %s, rank %d of %d>",
+                                tc_comm_name(comm), tc_comm_backend_name(comm),
+                                (int)tc_comm_rank(comm), (int)tc_comm_size(comm));
+}
+
+#define KEYWORDS (METH_METHOD | METH_FASTCALL | METH_KEYWORDS)
+#define OPERATION_ROW(name) \
+    {#name, (PyCFunction)(void (*)(void))tc_py_comm_##name, KEYWORDS, tc_py_##name##_doc},
+
+static PyMethodDef methods[] = {
+    TC_PY_OPERATIONS(OPERATION_ROW)
+    {"finalize", comm_finalize, METH_NOARGS, finalize_doc},
+    {"get_rank", comm_get_rank, METH_NOARGS, get_rank_doc},
+    {"get_size", comm_get_size, METH_NOARGS, get_size_doc},
+    {"get_name", comm_get_name, METH_NOARGS, get_name_doc},
+    {"get_options", comm_get_options, METH_NOARGS, get_options_doc},
+    {"get_device", comm_get_device, METH_NOARGS, get_device_doc},
+    {"get_backend", comm_get_backend, METH_NOARGS, get_backend_doc},
+    {"get_backend_version", comm_get_backend_version, METH_NOARGS,
+     get_backend_version_doc},
+    {"set_timeout", (PyCFunction)(void (*)(void))comm_set_timeout, KEYWORDS,
+     set_timeout_doc},
+    {"abort", comm_abort, METH_NOARGS, abort_doc},
+    {"is_abort_supported", comm_is_abort_supported, METH_NOARGS, is_abort_supported_doc},
+    {"is_aborted", comm_is_aborted, METH_NOARGS, is_aborted_doc},
+    {"split", (PyCFunction)(void (*)(void))comm_split, KEYWORDS, split_doc},
+    {"batch_op_create", comm_batch_op_create, METH_NOARGS, batch_doc},
+    {"__copy__", comm_copy, METH_NOARGS, copy_doc},
+    {"__deepcopy__", comm_deepcopy, METH_O, deepcopy_doc},
+    {0},
+};
+
+static PyMemberDef members[] = {
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(tc_py_comm, weakrefs), READONLY, NULL},
+    {0},
+};
+
+PyDoc_STRVAR(comm_doc,
+             "A group of ranks that communicate; made by new_comm() and split().\n\n"
+             "All ranks issue the same operations in the same order. One thread at a\n"
+             "time may use it.");
+
+static PyType_Slot slots[] = {
+    {Py_tp_doc, (void *)comm_doc},
+    {Py_tp_dealloc, comm_dealloc},
+    {Py_tp_traverse, tc_py_traverse_type},
+    {Py_tp_repr, comm_repr},
+    {Py_tp_methods, methods},
+    {Py_tp_members, members},
+    {0, NULL},
+};
+
+PyType_Spec tc_py_comm_spec = {
+    .name = "torchcomms.TorchComm",
+    .basicsize = sizeof(tc_py_comm),
+    .flags =
+        Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = slots,
+};

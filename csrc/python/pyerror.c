@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The one place where a status of the core becomes a Python exception. */
+#include <string.h>
+
+#include "python/py.h"
+
+PyObject *
+tc_py_raise(tc_status status, const tc_error *err)
+{
+    PyObject *text;
+
+    /* An interrupt's own exception, KeyboardInterrupt for one, goes through unchanged. */
+    if (PyErr_Occurred()) {
+        return NULL;
+    }
+    if (status == TC_INTERRUPTED) {
+        PyErr_SetString(PyExc_RuntimeError, "interrupted");
+        return NULL;
+    }
+    text = PyUnicode_DecodeUTF8(err->message,
+                                (Py_ssize_t)strnlen(err->message, sizeof(err->message)),
+                                "replace");
+    if (text != NULL) {
+        PyErr_SetObject(PyExc_RuntimeError, text);
+        Py_DECREF(text);
+    }
+    return NULL;
+}

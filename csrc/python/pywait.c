@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Waiting without the GIL, which is taken back now and then to serve signals. */
+#include "base/clock.h"
+#include "python/py.h"
+
+/* Ctrl-C is noticed this late; taking the GIL from a busy thread costs about as much. */
+#define LOOK_NS (10 * TC_NSEC_PER_MSEC)
+
+static bool
+serve_signals(void *ctx)
+{
+    tc_py_pause *pause = ctx;
+    uint64_t now_ns = tc_clock_ns();
+    int failed;
+
+    if (now_ns < pause->next_look_ns) {
+        return false;
+    }
+    pause->next_look_ns = now_ns + LOOK_NS;
+    PyEval_RestoreThread(pause->thread);
+    failed = PyErr_CheckSignals();
+    pause->thread = PyEval_SaveThread();
+    return failed != 0;
+}
+
+tc_interrupt
+tc_py_pause_begin(tc_py_pause *pause)
+{
+    pause->next_look_ns = tc_clock_ns() + LOOK_NS;
+    pause->thread = PyEval_SaveThread();
+    return (tc_interrupt){serve_signals, pause};
+}
+
+void
+tc_py_pause_end(tc_py_pause *pause)
+{
+    PyEval_RestoreThread(pause->thread);
+}
+
+tc_status
+tc_py_wait_work(tc_work *work, tc_error *err)
+{
+    tc_py_pause pause;
+    tc_interrupt interrupt = tc_py_pause_begin(&pause);
+    tc_status status = tc_work_wait(work, TC_DEADLINE_NONE, &interrupt, err);
+
+    tc_py_pause_end(&pause);
+    /* The work may end in the moment in which a signal handler raises. */
+    return PyErr_Occurred() ? TC_INTERRUPTED : status;
+}

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A communication layer for PyTorch: communicators that are objects.
+
+    comm = torchcomms.new_comm("ncclx", torch.device("cpu"), name="main")
+    comm.all_reduce(tensor, torchcomms.ReduceOp.SUM)
+    comm.finalize()
+
+`import torch` imports this package while it is itself half imported. So nothing here
+imports torch, and everything that is not needed for the names waits for its first use.
+"""
+
+import sys
+from importlib.util import find_spec
+
+if "torch" not in sys.modules and find_spec("torch") is None:
+    raise ImportError("torchcomms needs torch, which is not installed")
+
+from torchcomms._backends import (
+    _load_backend,
+    built_backends,
+    is_backend_built,
+)
+from torchcomms._bootstrap import new_comm
+from torchcomms._core import (
+    BatchSendRecv,
+    OpName,
+    P2POp,
+    P2POpType,
+    RedOpType,
+    ReduceOp,
+    TorchComm,
+    TorchWork,
+    WorkStatus,
+)
+from torchcomms._options import BatchP2POptions, CommOptions, Timeout
+
+__all__ = [  # noqa: RUF022 - in the order of the contract
+    "new_comm",
+    "TorchComm",
+    "ReduceOp",
+    "TorchWork",
+    "Timeout",
+    "BatchP2POptions",
+    "BatchSendRecv",
+    "P2POp",
+    "CommOptions",
+]
+
+for _name in __all__:
+    globals()[_name].__module__ = "torchcomms"
+del _name
