@@ -75,6 +75,14 @@ tc_shm_lane_peek(const tc_shm_lane *lane, const uint8_t **data_p);
 void
 tc_shm_lane_release(tc_shm_lane *lane);
 
+/* Both ends of a lane with one reader: its TC_SHM_GRANTS answers. Answer k is at
+ * k % TC_SHM_GRANTS. */
+static inline tc_shm_grant *
+tc_shm_lane_grants(const tc_shm_lane *lane)
+{
+    return (tc_shm_grant *)(void *)(lane->acks + (size_t)lane->readers * TC_SHM_LINE);
+}
+
 /* Rings the bell of every other rank, or of one. After a sequentially consistent store. */
 void
 tc_shm_ring_all(const tc_shm_segment *segment);

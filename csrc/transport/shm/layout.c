@@ -28,7 +28,8 @@ static uint64_t
 lay_lanes(tc_shm_lane_shape *shape, uint64_t offset, uint64_t count)
 {
     shape->control_bytes =
-        round_up((uint64_t)(TC_SHM_MAX_SLOTS + shape->readers) * TC_SHM_LINE,
+        round_up((uint64_t)(TC_SHM_MAX_SLOTS + shape->readers + TC_SHM_GRANTS) *
+                     TC_SHM_LINE,
                  TC_SHM_PAGE);
     shape->stride = shape->control_bytes +
                     round_up((uint64_t)shape->slots * shape->slot_bytes, TC_SHM_PAGE);

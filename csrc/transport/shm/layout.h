@@ -12,6 +12,7 @@ enum {
     TC_SHM_INLINE_BYTES = 48,
     TC_SHM_CALLS = 32,     /* announced calls per rank */
     TC_SHM_MAX_SLOTS = 8,  /* of a lane */
+    TC_SHM_GRANTS = 16,    /* of a lane */
 };
 
 /* One exchange: a header that travels with its data, or with a pointer to the slot.
@@ -48,8 +49,20 @@ typedef enum tc_shm_lane_kind {
     TC_SHM_LANE_KINDS
 } tc_shm_lane_kind;
 
-/* Shape of the lanes of one kind. A lane is its control pages (headers of the slots, then
- * one acknowledgement line per reader), then its slots. */
+/* What the reader of a lane answers its writer: point-to-point, how an offer of a large
+ * message ended. Invariant: `number` counts the answers from 1 and is written last;
+ * answer k is written when the writer has read answer k - TC_SHM_GRANTS. */
+typedef struct tc_shm_grant {
+    uint64_t number;
+    uint64_t message; /* number of the message of its pair */
+    uint64_t total;   /* bytes that the reader wants */
+    uint32_t dtype;
+    uint32_t verdict; /* the user's of the lane */
+    uint64_t pad[4];
+} tc_shm_grant;
+
+/* Shape of the lanes of one kind. A lane is its control pages (headers of the slots, one
+ * acknowledgement line per reader, then the answers), then its slots. */
 typedef struct tc_shm_lane_shape {
     uint32_t slots;
     uint32_t slot_bytes;
@@ -94,6 +107,9 @@ typedef struct tc_shm_rank {
     uint32_t unused;
     uint64_t pad[6];
     uint64_t affinity[16]; /* CPUs its threads may run on, 1024 bits */
+    /* bit r % 64 of word r / 64: rank r has made its point-to-point lane to this rank
+     * present, so that reading there cannot fail; set by r, never cleared */
+    uint64_t senders[TC_SHM_MAX_RANKS / 64];
 } tc_shm_rank;
 
 /* `size` is 1 to TC_SHM_MAX_RANKS. */
