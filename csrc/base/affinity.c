@@ -41,7 +41,7 @@ count_cpus(const uint64_t *mask)
 typedef struct matching {
     int32_t owner[TC_AFFINITY_CPUS];
     int32_t asked_by[TC_AFFINITY_CPUS]; /* of the search that runs */
-    int32_t cpu_of[TC_AFFINITY_CPUS];   /* by rank; -1: none yet */
+    int32_t cpu_of[TC_AFFINITY_CPUS]; /* by rank; -1: none yet */
 } matching;
 
 /* Gives `cpu` to the rank that asked for it, that rank's former CPU to who asked for

@@ -8,8 +8,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Invariant: `at` <= `size`. What does not fit clears `ok` and moves nothing, so a caller
- * looks at `ok` once, at the end; numbers read without room are 0. */
+/* Invariant: `at` <= `size`. What does not fit clears `ok` and moves nothing, so a
+ * caller looks at `ok` once, at the end; numbers read without room are 0. */
 typedef struct tc_wire_writer {
     uint8_t *bytes;
     size_t size;

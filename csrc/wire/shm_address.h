@@ -6,7 +6,7 @@
 #include "wire/startup.h"
 
 enum {
-    TC_WIRE_SOCKET_BYTES = 17,  /* with the terminating zero, as all of these */
+    TC_WIRE_SOCKET_BYTES = 17, /* with the terminating zero, as all of these */
     TC_WIRE_BOOT_ID_BYTES = 37,
     TC_WIRE_HOST_ID_BYTES = 64,
     TC_WIRE_ADDRESS_BYTES = 192,

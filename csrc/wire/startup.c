@@ -173,8 +173,8 @@ tc_wire_verdict_pack(const tc_wire_verdict *verdict,
 static tc_status
 known_status(int32_t number)
 {
-    return number == TC_OK || (number <= TC_ERR_INVALID_ARGUMENT &&
-                               number >= TC_ERR_INTERNAL)
+    return number == TC_OK ||
+                   (number <= TC_ERR_INVALID_ARGUMENT && number >= TC_ERR_INTERNAL)
                ? (tc_status)number
                : TC_ERR_INTERNAL;
 }

@@ -5,7 +5,8 @@
 
 #include "torchcomms/types.h"
 
-/* member to leader: hello (+ its page); leader to member: welcome (+ the segment), pages
+/* member to leader: hello (+ its page); leader to member: welcome (+ the segment),
+ * pages
  * (+ descriptors) until all were sent; member to leader: verdict; leader to member:
  * verdict. A verdict with an error may come instead of any of them and is the last. */
 typedef enum tc_wire_kind {
@@ -68,7 +69,8 @@ tc_wire_verdict_pack(const tc_wire_verdict *verdict,
 /* Accept any bytes. Another version, kind or length is TC_ERR_MISMATCH; so are numbers
  * that can never be right, like a rank outside the size beside it. */
 tc_status
-tc_wire_hello_unpack(const void *bytes, size_t n, tc_wire_hello *hello_p, tc_error *err);
+tc_wire_hello_unpack(const void *bytes, size_t n, tc_wire_hello *hello_p,
+                     tc_error *err);
 
 tc_status
 tc_wire_welcome_unpack(const void *bytes, size_t n, tc_wire_welcome *welcome_p,

@@ -87,7 +87,8 @@ check_failure(int32_t size, int32_t actor, act_fn act, tc_status status,
     scene_destroy(s);
 }
 
-/* Descriptors -------------------------------------------------------------------------- */
+/* Descriptors
+ * -------------------------------------------------------------------------- */
 
 /* Leaves room for `count` descriptors. */
 static void
@@ -145,7 +146,8 @@ test_descriptors(void)
     scene_destroy(s);
 }
 
-/* Memory ------------------------------------------------------------------------------- */
+/* Memory
+ * ------------------------------------------------------------------------------- */
 
 static void
 limit_address_space(scene *s, int32_t actor)
@@ -315,7 +317,8 @@ test_populate(void)
     scene_destroy(s);
 }
 
-/* Hosts -------------------------------------------------------------------------------- */
+/* Hosts
+ * -------------------------------------------------------------------------------- */
 
 static void
 be_on_host(scene *s, int32_t actor)
@@ -410,7 +413,8 @@ test_addresses(void)
     scene_destroy(s);
 }
 
-/* Interrupts, signals, forks ----------------------------------------------------------- */
+/* Interrupts, signals, forks
+ * ----------------------------------------------------------- */
 
 static bool
 always(void *ctx)
@@ -455,7 +459,7 @@ static void
 start_under_signals(scene *s, int32_t actor)
 {
     struct sigaction action = {.sa_handler = ignore}; /* no SA_RESTART */
-    struct itimerval every = {.it_interval.tv_usec = 200, .it_value.tv_usec = 200};
+    struct itimerval every = {.it_interval.tv_usec = 2000, .it_value.tv_usec = 2000};
 
     CHECK(sigaction(SIGALRM, &action, NULL) == 0);
     CHECK(setitimer(ITIMER_REAL, &every, NULL) == 0);
@@ -492,7 +496,8 @@ test_fork(void)
     tc_shm_segment_close(segment);
 }
 
-/* A leader that cannot be trusted ------------------------------------------------------- */
+/* A leader that cannot be trusted
+ * ------------------------------------------------------- */
 
 typedef struct offer {
     int32_t size; /* in the welcome */

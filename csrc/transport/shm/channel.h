@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Messages with descriptors over an abstract unix socket: every call returns at once, and
- * one function waits. */
+/* Messages with descriptors over an abstract unix socket: every call returns at once,
+ * and one function waits. */
 #ifndef TC_SHM_CHANNEL_H
 #define TC_SHM_CHANNEL_H
 
@@ -37,20 +37,21 @@ tc_status
 tc_shm_channel_check_user(int fd, tc_error *err);
 
 /* TC_PENDING: no room, or too many descriptors of this user are on their way; try again
- * soon. TC_ERR_PEER_CLOSED: nobody will read it, but there may be something to receive. */
+ * soon. TC_ERR_PEER_CLOSED: nobody will read it, but there may be something to receive.
+ */
 tc_status
 tc_shm_channel_send(int fd, const void *bytes, size_t size, const int *fds,
                     int32_t fd_count, tc_error *err);
 
-/* TC_PENDING: nothing there. TC_ERR_PEER_CLOSED: the end. A message that is too long comes
- * with size 0, which no parser accepts. Descriptors that this process had no room for are
- * TC_ERR_SYSTEM. */
+/* TC_PENDING: nothing there. TC_ERR_PEER_CLOSED: the end. A message that is too long
+ * comes with size 0, which no parser accepts. Descriptors that this process had no room
+ * for are TC_ERR_SYSTEM. */
 tc_status
 tc_shm_channel_recv(int fd, tc_shm_message *message_p, tc_error *err);
 
 /* Polls until something is ready or `most_ns` are over, both TC_OK; TC_ERR_TIMEOUT at
- * `deadline_ns`; TC_INTERRUPTED when the member's callback says so, asked every 25 ms and
- * after each signal. */
+ * `deadline_ns`; TC_INTERRUPTED when the member's callback says so, asked every 25 ms
+ * and after each signal. */
 tc_status
 tc_shm_channel_wait(struct pollfd *fds, size_t count, const tc_shm_member *self,
                     uint64_t deadline_ns, uint64_t most_ns, tc_error *err);

@@ -42,8 +42,7 @@ tc_shm_identity_read(tc_wire_shm_address *address_p, tc_error *err)
         }
     }
     read_boot_id(address_p->boot_id);
-    address_p->net_ns =
-        stat("/proc/self/ns/net", &st) == 0 ? (uint64_t)st.st_ino : 0;
+    address_p->net_ns = stat("/proc/self/ns/net", &st) == 0 ? (uint64_t)st.st_ino : 0;
     return TC_OK;
 }
 
@@ -63,8 +62,8 @@ describe(const tc_wire_shm_address *a, size_t capacity, char *text_p)
 }
 
 tc_status
-tc_shm_identity_check(const tc_wire_shm_address *leader,
-                      const tc_wire_shm_address *own, int32_t rank, tc_error *err)
+tc_shm_identity_check(const tc_wire_shm_address *leader, const tc_wire_shm_address *own,
+                      int32_t rank, tc_error *err)
 {
     char here[128];
     char there[128];

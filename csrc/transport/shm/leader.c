@@ -33,23 +33,23 @@ struct tc_shm_leader {
 
 typedef enum conn_state {
     CONN_STRANGER, /* has not said hello */
-    CONN_JOINED,   /* waits for the others */
-    CONN_HANDING,  /* is being sent descriptors */
-    CONN_WORKING,  /* maps and populates */
-    CONN_DONE,     /* waits for the others to be done */
+    CONN_JOINED, /* waits for the others */
+    CONN_HANDING, /* is being sent descriptors */
+    CONN_WORKING, /* maps and populates */
+    CONN_DONE, /* waits for the others to be done */
 } conn_state;
 
 typedef struct conn {
     int fd;
     conn_state state;
     int32_t rank; /* -1: stranger */
-    int32_t pid;  /* as it said */
+    int32_t pid; /* as it said */
     int32_t next; /* rank whose page is sent next; -1: the welcome is */
     uint64_t since_ns;
 } conn;
 
-/* One start-up. Invariant: `joined` connections are past CONN_STRANGER, `done` of them in
- * CONN_DONE, and page_fds[r] >= 0 for exactly those and the own rank. */
+/* One start-up. Invariant: `joined` connections are past CONN_STRANGER, `done` of them
+ * in CONN_DONE, and page_fds[r] >= 0 for exactly those and the own rank. */
 typedef struct serving {
     tc_shm_leader *leader;
     const tc_shm_member *self;
@@ -129,7 +129,8 @@ say_verdict(int fd, tc_status status, const char *text)
     uint8_t bytes[TC_WIRE_MESSAGE_BYTES];
 
     snprintf(verdict.text, sizeof(verdict.text), "%s", text);
-    tc_shm_channel_send(fd, bytes, tc_wire_verdict_pack(&verdict, bytes), NULL, 0, NULL);
+    tc_shm_channel_send(fd, bytes, tc_wire_verdict_pack(&verdict, bytes), NULL, 0,
+                        NULL);
 }
 
 static void
@@ -196,14 +197,13 @@ static tc_status
 set_late(const serving *s, tc_error *err)
 {
     bool gathering = s->joined < s->self->size - 1;
-    double seconds = (double)(tc_clock_ns() - s->start_ns) / 1e9;
+    double seconds = (double)(s->self->deadline_ns - s->start_ns) / 1e9;
     char ranks[256];
 
     list_ranks(s, gathering ? is_missing : is_at_work, sizeof(ranks), ranks);
-    return tc_error_set(err, TC_ERR_TIMEOUT,
-                        "%s did not %s communicator '%s' within %.1f s", ranks,
-                        gathering ? "join" : "finish the start-up of", s->self->name,
-                        seconds);
+    return tc_error_set(
+        err, TC_ERR_TIMEOUT, "%s did not %s communicator '%s' within %.1f s", ranks,
+        gathering ? "join" : "finish the start-up of", s->self->name, seconds);
 }
 
 /* The member is known by its token: from here on what it says is one of the ranks'. */
@@ -314,10 +314,11 @@ hear(serving *s, int32_t i, tc_error *err)
         return TC_OK;
     }
     if (status == TC_ERR_PEER_CLOSED) {
-        return tc_error_set(err, TC_ERR_PEER_DIED,
-                            "rank %d (pid %d) ended during the start-up of communicator "
-                            "'%s'",
-                            c->rank, c->pid, s->self->name);
+        return tc_error_set(
+            err, TC_ERR_PEER_DIED,
+            "rank %d (pid %d) ended during the start-up of communicator "
+            "'%s'",
+            c->rank, c->pid, s->self->name);
     }
     if (status != TC_OK) {
         tc_error_prefix(err, "rank 0");
@@ -349,8 +350,8 @@ accept_all(serving *s, tc_error *err)
 {
     while (s->conn_count < s->conn_capacity) {
         tc_error why;
-        int fd = accept4(s->leader->listen_fd, NULL, NULL,
-                         SOCK_CLOEXEC | SOCK_NONBLOCK);
+        int fd =
+            accept4(s->leader->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
         if (fd < 0 && (errno == EINTR || errno == ECONNABORTED)) {
             continue;
@@ -420,8 +421,8 @@ hand_out(serving *s, conn *c, tc_error *err)
     return TC_OK;
 }
 
-/* Fills `polls`, one a connection and the listener last, which is left out while there is
- * no room. Returns how long to wait at most. */
+/* Fills `polls`, one a connection and the listener last, which is left out while there
+ * is no room. Returns how long to wait at most. */
 static uint64_t
 fill_polls(serving *s)
 {
@@ -530,15 +531,22 @@ serve(serving *s, tc_error *err)
     return TC_OK;
 }
 
-/* Those who have connected but were not accepted yet hear the end, too. */
+/* Those who have connected but were not accepted yet hear the end, too. After the
+ * shutdown nobody can connect, so nobody is left in the queue. */
 static void
 turn_away(tc_shm_leader *leader, tc_status status, const char *text)
 {
-    close(leader->spare_fd);
-    leader->spare_fd = -1;
+    shutdown(leader->listen_fd, SHUT_RD);
+    if (leader->spare_fd >= 0) {
+        close(leader->spare_fd);
+        leader->spare_fd = -1;
+    }
     for (;;) {
         int fd = accept4(leader->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
+        if (fd < 0 && (errno == EINTR || errno == ECONNABORTED)) {
+            continue;
+        }
         if (fd < 0) {
             return;
         }
@@ -550,23 +558,21 @@ turn_away(tc_shm_leader *leader, tc_status status, const char *text)
 static void
 dismiss(serving *s, tc_status status, const char *text)
 {
+    static const char complete[] = "the communicator is complete";
     tc_status told = status == TC_INTERRUPTED ? TC_ERR_ABORTED : status;
+    tc_status others = status == TC_OK ? TC_ERR_MISMATCH : told;
 
     /* A member that died after it was ready does not read this; the engine's watch over
      * its page finds that out, as at any later time. */
     while (s->conn_count > 0) {
         conn *c = &s->conns[s->conn_count - 1];
+        bool stranger = c->state == CONN_STRANGER;
 
-        if (c->state == CONN_STRANGER && status == TC_OK) {
-            say_verdict(c->fd, TC_ERR_MISMATCH, "the communicator is complete");
-        } else {
-            say_verdict(c->fd, told, text);
-        }
+        say_verdict(c->fd, stranger ? others : told,
+                    stranger && status == TC_OK ? complete : text);
         remove_conn(s, s->conn_count - 1);
     }
-    if (status != TC_OK && s->leader->spare_fd >= 0) {
-        turn_away(s->leader, told, text);
-    }
+    turn_away(s->leader, others, status == TC_OK ? complete : text);
     for (int32_t r = 1; s->page_fds != NULL && r < s->self->size; r++) {
         if (s->page_fds[r] >= 0) {
             close(s->page_fds[r]);

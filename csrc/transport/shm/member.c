@@ -43,10 +43,11 @@ nobody_listens(const joining *j, tc_error *err)
             "); give their containers a common one",
             j->self->rank, j->self->name, j->own.net_ns, j->leader.net_ns);
     }
-    return tc_error_set(err, TC_ERR_PEER_CLOSED,
-                        "rank 0 of communicator '%s' listens no more: it failed or gave "
-                        "up before rank %d came",
-                        j->self->name, j->self->rank);
+    return tc_error_set(
+        err, TC_ERR_PEER_CLOSED,
+        "rank 0 of communicator '%s' listens no more: it failed or gave "
+        "up before rank %d came",
+        j->self->name, j->self->rank);
 }
 
 static tc_status
@@ -61,8 +62,8 @@ reach_leader(joining *j, tc_error *err)
         if (status != TC_PENDING) {
             return status;
         }
-        status = tc_shm_channel_wait(NULL, 0, j->self, j->self->deadline_ns, RETRY_NS,
-                                     err);
+        status =
+            tc_shm_channel_wait(NULL, 0, j->self, j->self->deadline_ns, RETRY_NS, err);
         if (status == TC_ERR_TIMEOUT) {
             return tc_error_set(err, status,
                                 "rank 0 of communicator '%s' accepts no connection",
@@ -93,9 +94,8 @@ send_message(joining *j, const void *bytes, size_t size, const int *fd, tc_error
 static tc_status
 say_hello(joining *j, tc_error *err)
 {
-    tc_wire_hello hello = {.rank = j->self->rank,
-                           .size = j->self->size,
-                           .pid = (int32_t)getpid()};
+    tc_wire_hello hello = {
+        .rank = j->self->rank, .size = j->self->size, .pid = (int32_t)getpid()};
     uint8_t bytes[TC_WIRE_MESSAGE_BYTES];
 
     memcpy(hello.token, j->leader.token, sizeof(hello.token));
@@ -112,7 +112,8 @@ lost_leader(joining *j, tc_error *err)
                         j->self->name);
 }
 
-/* The next message, unless it is a failing verdict; the caller closes its descriptors. */
+/* The next message, unless it is a failing verdict; the caller closes its descriptors.
+ */
 static tc_status
 receive(joining *j, tc_shm_message *message_p, tc_error *err)
 {
@@ -125,13 +126,13 @@ receive(joining *j, tc_shm_message *message_p, tc_error *err)
         if (status != TC_PENDING) {
             break;
         }
-        status = tc_shm_channel_wait(&p, 1, j->self, j->patience_ns, TC_NSEC_PER_SEC,
-                                     err);
+        status =
+            tc_shm_channel_wait(&p, 1, j->self, j->patience_ns, TC_NSEC_PER_SEC, err);
         if (status == TC_ERR_TIMEOUT) {
             return tc_error_set(
                 err, status,
                 "rank 0 did not finish the start-up of communicator '%s' within %.1f s",
-                j->self->name, (double)(tc_clock_ns() - j->start_ns) / 1e9);
+                j->self->name, (double)(j->patience_ns - j->start_ns) / 1e9);
         }
         TC_TRY(status);
     }

@@ -11,7 +11,8 @@ tc_status
 tc_shm_segment_allocate(const tc_shm_member *self, tc_shm_segment **segment_p,
                         tc_error *err);
 
-/* Leader: makes the memory and maps it. The descriptor is the caller's, for the members. */
+/* Leader: makes the memory and maps it. The descriptor is the caller's, for the
+ * members. */
 tc_status
 tc_shm_segment_create(tc_shm_segment *segment, int *fd_p, tc_error *err);
 

@@ -69,8 +69,8 @@ static tc_status
 map(tc_shm_segment *segment, int fd, tc_error *err)
 {
     size_t bytes = (size_t)segment->layout.bytes;
-    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
-                      fd, 0);
+    void *base =
+        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
 
     if (base == MAP_FAILED) {
         return fail(errno, err, "address space of the shared segment", bytes);
