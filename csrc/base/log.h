@@ -6,7 +6,7 @@
 #include "base/atomic.h"
 #include "torchcomms/types.h"
 
-/* Parts of the code whose level can be set; a misspelt one in TORCHCOMM_LOG is refused. */
+/* Parts of the code whose level can be set; TORCHCOMM_LOG with another is refused. */
 #define TC_LOG_UNITS(X) \
     X(CORE, core) \
     X(LOOP, loop) \
@@ -36,8 +36,8 @@ typedef enum tc_log_level {
 
 /* One line at WARN from unit SHM:
  *     TC_LOG(SHM, WARN, "rank %d: segment of %zu bytes not released", rank, size);
- * Lower case, no `=`, sizes with units. The arguments are evaluated only where the level
- * is on. Not for the small-message path. */
+ * Lower case, no `=`, sizes with units. The arguments are evaluated only where the
+ * level is on. Not for the small-message path. */
 #define TC_LOG(unit, level, ...) \
     do { \
         if (tc_log_enabled(TC_LOG_##unit, TC_LOG_##level)) { \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Every environment variable that torchcomms reads, in one table, and how to read one. */
+/* Every environment variable that torchcomms reads, in one table, and its reading. */
 #ifndef TC_BASE_OPTIONS_H
 #define TC_BASE_OPTIONS_H
 
@@ -8,9 +8,9 @@
 /* X(ID, variable, type, default, min, max, help)
  *
  * The name of an option is its ID in lower case. The default is text, as a user would
- * write it; "" means that there is none (a string is then empty, see tc_option_given for
- * the others). The range of a STRING is its greatest length. docs/options.md is made
- * from these rows by `make docs`. */
+ * write it; "" means that there is none (a string is then empty, see tc_option_given
+ * for the others). The range of a STRING is its greatest length. docs/options.md is
+ * made from these rows by `make docs`. */
 #define TC_OPTIONS(X) \
     X(LOG, "TORCHCOMM_LOG", STRING, "warn", 0, 255, \
       "What is written to stderr: off, error, warn, info or debug, and after commas " \
@@ -31,8 +31,8 @@
       "Number of ranks, with TORCHCOMM_RANK. Below 1: none.") \
     X(RANKSIZE_QUERY_METHOD, "TORCHCOMM_BOOTSTRAP_RANKSIZE_QUERY_METHOD", STRING, \
       "auto", 0, 31, \
-      "Whose variables give rank and size: auto (all), torchrun, mpi or pals; any other " \
-      "word means those of torchcomms alone.") \
+      "Whose variables give rank and size: auto (all), torchrun, mpi or pals; any " \
+      "other word means those of torchcomms alone.") \
     X(OMPI_RANK, "OMPI_COMM_WORLD_RANK", INT, "-1", INT32_MIN, INT32_MAX, \
       "Rank as Open MPI's mpiexec gives it.") \
     X(OMPI_SIZE, "OMPI_COMM_WORLD_SIZE", INT, "0", INT32_MIN, INT32_MAX, \
@@ -49,6 +49,8 @@
       "Rank as torchrun gives it.") \
     X(TORCHRUN_SIZE, "WORLD_SIZE", INT, "0", INT32_MIN, INT32_MAX, \
       "Number of ranks as torchrun gives it.") \
+    X(AGENT_STORE, "TORCHELASTIC_USE_AGENT_STORE", BOOL, "false", 0, 1, \
+      "Set by torchrun whose agent already listens on MASTER_PORT: rank 0 connects too.") \
     X(MASTER_ADDR, "MASTER_ADDR", STRING, "", 0, 1023, \
       "Host of the store for the start-up, where new_comm is given no store.") \
     X(MASTER_PORT, "MASTER_PORT", INT, "-1", -1, 65535, \

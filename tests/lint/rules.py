@@ -291,18 +291,29 @@ def _environment_name(node):
 
 
 def python_environment(files, known):
+    """Reads of the environment by a name that has no row.
+
+    Where the name is not written there, all words of the file that could be one count.
+    """
     problems = []
     for path, text in files.items():
-        for node in ast.walk(ast.parse(text)):
+        tree = ast.parse(text)
+        words = [
+            node
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and re.fullmatch(r"[A-Z][A-Z0-9_]{3,}", node.value)
+        ]
+        for node in ast.walk(tree):
             name = _environment_name(node)
             if name is None:
                 continue
-            value = name.value if isinstance(name, ast.Constant) else None
-            if value not in known:
-                what = ast.unparse(name)
-                problems.append(
-                    f"{path}:{node.lineno}: {what} has no row in TC_OPTIONS"
-                )
+            read = [name] if isinstance(name, ast.Constant) else words or [name]
+            for word in read:
+                if getattr(word, "value", None) not in known:
+                    what = f"{path}:{node.lineno}: {ast.unparse(word)}"
+                    problems.append(f"{what} has no row in TC_OPTIONS")
     return problems
 
 

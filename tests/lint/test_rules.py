@@ -212,8 +212,14 @@ def test_python_environment(line):
     assert len(rules.python_environment({"a.py": line.format("RANKS")}, known)) == 1
 
 
-def test_python_environment_by_a_name_is_refused():
-    assert len(rules.python_environment({"a.py": "os.getenv(name)"}, {"RANK"})) == 1
+def test_python_environment_by_a_variable():
+    known = {"RANK", "PMI_RANK"}
+    read = "os.getenv(name)"
+    right = f"names = ('RANK', 'PMI_RANK', 'Rank')\n{read}"
+    assert rules.python_environment({"a.py": right}, known) == []
+    wrong = f"names = ('RANK', 'PMI_RANKS')\n{read}"
+    assert len(rules.python_environment({"a.py": wrong}, known)) == 1
+    assert len(rules.python_environment({"a.py": read}, known)) == 1
 
 
 def test_unused_options():
