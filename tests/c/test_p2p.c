@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Sends and receives between ranks that are threads: protocols, matching, ends. */
+#include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 
+#include "base/atomic.h"
 #include "base/clock.h"
 #include "support/check.h"
 #include "support/ranks.h"
@@ -683,6 +687,209 @@ body_closed(tc_test_rank *self)
     finish(self, comm);
 }
 
+/* What a rank sent before it left counts also where there is no room yet to look at it. */
+static void
+body_closed_behind_full_lane(tc_test_rank *self)
+{
+    enum { FLOOD = 64 + 7 };
+    tc_comm *comm = tc_test_comm(self, TIMEOUT_S);
+    uint8_t *buf = room(EAGER);
+    uint8_t last = 0;
+    tc_error err;
+
+    if (self->rank == 1) {
+        memset(buf, 0, EAGER);
+        for (int i = 0; i < FLOOD; i++) {
+            send_bytes(self, comm, buf, EAGER, 0, 1);
+        }
+        last = 77;
+        send_bytes(self, comm, &last, 1, 0, 2);
+    } else {
+        tc_work *given = start(self, comm, recv_call(&last, 1, 1, 2), TIMEOUT_S);
+        tc_work *any = start(self, comm, recv_call(buf, 1, TC_ANY_SOURCE, 3), TIMEOUT_S);
+
+        CHECK(tc_work_wait(given, 100 * TC_NSEC_PER_MSEC, NULL, &err) == TC_EXPIRED);
+        CHECK(tc_work_get_state(any) == TC_WORK_INPROGRESS);
+        for (int i = 0; i < FLOOD; i++) {
+            recv_bytes(self, comm, buf, EAGER, 1, 1);
+        }
+        end_ok(self, given);
+        CHECK(last == 77);
+        CHECK(end(any, &err) == TC_ERR_PEER_CLOSED);
+        CHECK(strstr(err.message, "recv from any rank tag 3: all other ranks have left"));
+    }
+    free(buf);
+    finish(self, comm);
+}
+
+/* Issues a synchronous call that nobody moves until it is waited for. */
+static tc_work *
+start_idle(const tc_test_rank *self, tc_comm *comm, tc_call call)
+{
+    tc_work *work = NULL;
+    tc_error err = {0};
+    tc_status status = tc_comm_issue(comm, &call, 0, &work, &err);
+
+    if (status != TC_PENDING) {
+        expect_ok(self, status, &err);
+        exit(1);
+    }
+    return work;
+}
+
+/* Threads only: goes on when all came to a stage, without moving the communicator. */
+static void
+reach(tc_test_rank *self, uint32_t stage)
+{
+    uint32_t *reached = self->ctx;
+
+    tc_fetch_add_seq_cst_u32(reached, 1);
+    while (tc_load_seq_cst_u32(reached) < stage * (uint32_t)self->size) {
+        sched_yield();
+    }
+}
+
+#define MIDDLE (64u << 20)
+
+/* The receiver takes a few pieces and then nothing; the send ends alone, the recv with
+ * what came of it, and the same pair goes on. */
+static void
+body_send_timeout_in_the_middle(tc_test_rank *self)
+{
+    tc_comm *comm = tc_test_comm(self, TIMEOUT_S);
+    uint8_t *buf = calloc(1, MIDDLE);
+    tc_error err = {0};
+    uint8_t token = 0;
+
+    CHECK(buf != NULL);
+    if (self->rank == 0) {
+        tc_work *work = start(self, comm, send_call(buf, MIDDLE, 1, 1), 0.5);
+
+        send_bytes(self, comm, &token, 1, 1, 2);
+        CHECK(end(work, &err) == TC_ERR_TIMEOUT);
+        CHECK(strstr(err.message, "timed out after 0.500 s: only ") != NULL);
+        reach(self, 1);
+        fill(buf, 5 * EAGER, 8);
+        send_bytes(self, comm, buf, 5 * EAGER, 1, 1);
+    } else {
+        tc_work *work;
+
+        /* Sent behind the envelope: that is here when this is. */
+        recv_bytes(self, comm, &token, 1, 0, 2);
+        work = start_idle(self, comm, recv_call(buf, MIDDLE, 0, 1));
+        reach(self, 1);
+        CHECK(end(work, &err) == TC_ERR_PEER_GAVE_UP);
+        CHECK(strstr(err.message, "rank 0 gave its send up after ") != NULL);
+        CHECK(strstr(err.message, "after 0 of") == NULL);
+        recv_bytes(self, comm, buf, 5 * EAGER, 0, 1);
+        CHECK(holds(buf, 5 * EAGER, 8));
+    }
+    free(buf);
+    finish(self, comm);
+}
+
+/* The sender stops after a few pieces; the recv ends alone, what comes later is thrown
+ * away without touching its buffer, the send succeeds, and the same pair goes on. */
+static void
+body_recv_timeout_in_the_middle(tc_test_rank *self)
+{
+    tc_comm *comm = tc_test_comm(self, TIMEOUT_S);
+    uint8_t *buf = calloc(1, MIDDLE);
+    tc_error err = {0};
+    uint8_t token = 0;
+
+    CHECK(buf != NULL);
+    if (self->rank == 0) {
+        tc_work *work = start_idle(self, comm, send_call(buf, MIDDLE, 1, 1));
+        tc_work *poll;
+
+        reach(self, 1);
+        reach(self, 2);
+        /* Issuing it moves a little. */
+        poll = start_idle(self, comm, recv_call(&token, 1, 1, 2));
+        reach(self, 3);
+        reach(self, 4);
+        end_ok(self, work);
+        end_ok(self, poll);
+        fill(buf, 5 * EAGER, 9);
+        send_bytes(self, comm, buf, 5 * EAGER, 1, 1);
+    } else {
+        tc_work *work;
+
+        reach(self, 1);
+        work = start(self, comm, recv_call(buf, MIDDLE, 0, 1), 0.5);
+        reach(self, 2);
+        reach(self, 3);
+        CHECK(end(work, &err) == TC_ERR_TIMEOUT);
+        CHECK(strstr(err.message, "of 67108864 bytes have arrived") != NULL);
+        CHECK(strstr(err.message, ": 0 of") == NULL);
+        free(buf); /* the sanitizer tells who still writes there */
+        buf = room(5 * EAGER);
+        reach(self, 4);
+        send_bytes(self, comm, &token, 1, 0, 2);
+        recv_bytes(self, comm, buf, 5 * EAGER, 0, 1);
+        CHECK(holds(buf, 5 * EAGER, 9));
+    }
+    free(buf);
+    finish(self, comm);
+}
+
+/* The peer is killed in the middle of a message, in either direction; everybody learns
+ * who it was. */
+static void
+body_killed(tc_test_rank *self)
+{
+    bool victim_sends = self->ctx != NULL;
+    tc_comm *comm = tc_test_comm(self, TIMEOUT_S);
+    uint8_t *buf = calloc(1, MIDDLE);
+    tc_error err = {0};
+    uint8_t token = 0;
+
+    CHECK(buf != NULL);
+    if (self->rank == 2) {
+        tc_call call = victim_sends ? send_call(buf, MIDDLE, 0, 1)
+                                    : recv_call(buf, MIDDLE, 0, 1);
+
+        start_idle(self, comm, call);
+        send_bytes(self, comm, &token, 1, 0, 2);
+        raise(SIGKILL);
+    } else if (self->rank == 0) {
+        tc_call call = victim_sends ? recv_call(buf, MIDDLE, 2, 1)
+                                    : send_call(buf, MIDDLE, 2, 1);
+        tc_work *work;
+
+        recv_bytes(self, comm, &token, 1, 2, 2);
+        work = start(self, comm, call, TIMEOUT_S);
+        CHECK(end(work, &err) == TC_ERR_PEER_DIED);
+        CHECK(strstr(err.message, "rank 2 (pid ") != NULL);
+        CHECK(strstr(err.message, "died in ") != NULL);
+    } else {
+        tc_call call = recv_call(&token, 1, TC_ANY_SOURCE, 1);
+
+        CHECK(tc_test_call(comm, &call, &err) == TC_ERR_PEER_DIED);
+        CHECK(strstr(err.message, "rank 2 (pid ") != NULL);
+        call = send_call(&token, 1, 2, 1);
+        CHECK(tc_test_call(comm, &call, &err) == TC_ERR_PEER_DIED);
+    }
+    tc_comm_release(comm);
+    free(buf);
+}
+
+static void
+test_killed(void)
+{
+    int yes = 1;
+
+    for (int i = 0; i < 10; i++) {
+        int statuses[3];
+
+        tc_test_run_processes(3, body_killed, i % 2 == 0 ? &yes : NULL, statuses);
+        CHECK(WIFEXITED(statuses[0]) && WEXITSTATUS(statuses[0]) == 0);
+        CHECK(WIFEXITED(statuses[1]) && WEXITSTATUS(statuses[1]) == 0);
+        CHECK(WIFSIGNALED(statuses[2]) && WTERMSIG(statuses[2]) == SIGKILL);
+    }
+}
+
 int
 main(void)
 {
@@ -706,5 +913,11 @@ main(void)
     tc_test_run_threads(2, body_batch_error, NULL);
     tc_test_run_threads(2, body_between_collectives, NULL);
     tc_test_run_threads(3, body_closed, NULL);
+    tc_test_run_threads(2, body_closed_behind_full_lane, NULL);
+    tc_test_run_threads(2, body_send_timeout_in_the_middle, &(uint32_t){0});
+    tc_test_run_threads(2, body_recv_timeout_in_the_middle, &(uint32_t){0});
+    tc_test_run_processes(2, body_sizes, NULL, NULL);
+    tc_test_run_processes(4, body_batches, NULL, NULL);
+    test_killed();
     return 0;
 }

@@ -129,6 +129,16 @@ end_incoming(tc_native *comm, tc_p2p_peer *peer, const verdict *why)
     }
 }
 
+/* Whether messages are in the lane for which there was no room: what a posted recv waits
+ * for may be behind them. */
+static bool
+has_unread(const tc_p2p_peer *peer)
+{
+    const uint8_t *data;
+
+    return peer->heard && tc_shm_lane_peek(&peer->eager_in, &data) != NULL;
+}
+
 static void
 end_peer(tc_native *comm, tc_p2p_peer *peer, const verdict *why)
 {
@@ -139,7 +149,9 @@ end_peer(tc_native *comm, tc_p2p_peer *peer, const verdict *why)
     end_offers(comm, peer, why);
     end_incoming(comm, peer, why);
     describe_kept(peer, text, sizeof(text));
-    end_queue(comm, &peer->recvs, why, text);
+    if (!(why->left && has_unread(peer))) {
+        end_queue(comm, &peer->recvs, why, text);
+    }
 }
 
 /* Nothing is owed to a rank that is gone, nor by it. */
@@ -219,7 +231,7 @@ look_at_any(tc_native *comm)
 {
     const verdict left = {.left = true};
     int32_t dead = -1;
-    int32_t others = 0;
+    bool hope = false;
 
     if (comm->p2p->any.head == NULL) {
         return;
@@ -227,15 +239,18 @@ look_at_any(tc_native *comm)
     for (int32_t r = 0; r < comm->size; r++) {
         if (r != comm->rank && !tc_p2p_has_left(comm, r)) {
             dead = tc_page_is_dead(comm->segment->pages[r]) ? r : dead;
-            others++;
+            hope = true;
         }
     }
-    if ((others > 0 && dead < 0) || tc_native_p2p_step_locked(comm)) {
+    if ((hope && dead < 0) || tc_native_p2p_step_locked(comm)) {
         return;
+    }
+    for (int32_t i = 0; i < comm->p2p->open_count; i++) {
+        hope = hope || has_unread(comm->p2p->peers[comm->p2p->open[i]]);
     }
     if (dead >= 0) {
         tc_p2p_report_death(comm, comm->p2p->any.head, dead);
-    } else {
+    } else if (!hope) {
         end_queue(comm, &comm->p2p->any, &left, "");
     }
 }
