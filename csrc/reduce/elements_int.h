@@ -119,7 +119,7 @@ xor_bool(void *d, const void *a, const void *b, int n)
     *(u8 *)d = (*(const u8 *)a != 0) ^ (*(const u8 *)b != 0);
 }
 
-/* A quotient in the next larger float truncates to the exact one: where it is not whole,
+/* A quotient in the next larger float truncates to the exact one: if it is not whole,
  * a numerator below 2^16 (2^32) keeps it 2^-16 (2^-32) off, relatively, and float
  * (double) errs by 2^-24 (2^-53). Vector units divide only floats. */
 TC_INLINE void
