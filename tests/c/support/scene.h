@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Scenarios for the start-up of a segment: actors that are processes or threads, most of
- * them ranks. */
+/* Scenarios for the start-up of a segment: actors, most of them ranks. */
 #ifndef TC_SUPPORT_SCENE_H
 #define TC_SUPPORT_SCENE_H
 
@@ -17,7 +16,8 @@ typedef struct outcome {
     int32_t leaked; /* descriptors */
 } outcome;
 
-/* Shared by all actors. Actor r below `size` is rank r unless its act says otherwise. */
+/* Shared by all actors: processes or threads. Actor r below `size` is rank r, unless its
+ * act says otherwise. */
 typedef struct scene {
     int32_t size;
     int32_t actors;
@@ -40,8 +40,8 @@ scene_create(int32_t size, int32_t actors);
 void
 scene_destroy(scene *s);
 
-/* Runs `acts[i]` (or `otherwise`, where that is NULL) as process i and waits for all. An
- * actor ends well, without a descriptor more than before, or kills itself by SIGKILL. */
+/* Runs `acts[i]` (or `otherwise`, where that is NULL) as process i, waits for all. An
+ * actor ends well, without a descriptor more than before, or by its own SIGKILL. */
 void
 play(scene *s, const act_fn *acts, act_fn otherwise);
 
