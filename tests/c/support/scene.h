@@ -16,8 +16,8 @@ typedef struct outcome {
     int32_t leaked; /* descriptors */
 } outcome;
 
-/* Shared by all actors: processes or threads. Actor r below `size` is rank r, unless its
- * act says otherwise. */
+/* Shared by all actors, processes or threads. Actor r below `size` is rank r, unless
+ * its act says otherwise. */
 typedef struct scene {
     int32_t size;
     int32_t actors;
