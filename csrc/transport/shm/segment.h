@@ -8,15 +8,16 @@
 #include "torchcomms/backend.h"
 #include "transport/shm/layout.h"
 
-/* A mapped segment. Invariant: everything a peer wrote is checked before it is used as an
- * index or a size. `pages[r]` is rank r's process page, the own one for the own rank. */
+/* A mapped segment. Invariant: everything a peer wrote is checked before it is used as
+ * an index or a size. `pages[r]` is rank r's process page, the own one for the own
+ * rank. */
 typedef struct tc_shm_segment {
     tc_shm_layout layout;
     int32_t rank;
     uint8_t *base;
     tc_page **pages;
     int32_t pid; /* who mapped it: a forked child does not have the mapping */
-    int fd;      /* -1, except where only fallocate can populate (before Linux 5.14) */
+    int fd; /* -1, except where only fallocate can populate (before Linux 5.14) */
 } tc_shm_segment;
 
 /* Who takes part, and from where. */
@@ -35,8 +36,8 @@ typedef struct tc_shm_leader tc_shm_leader;
 
 enum { TC_SHM_ADDRESS_BYTES = 192 };
 
-/* Rank 0 opens a listener and tells its address (zero-terminated text: socket name, boot
- * id, host id, a random token) to the members by whatever means there is. */
+/* Rank 0 opens a listener and tells its address (zero-terminated text: socket name,
+ * boot id, host id, a random token) to the members by whatever means there is. */
 tc_status
 tc_shm_leader_open(tc_shm_leader **leader_p, char address_p[TC_SHM_ADDRESS_BYTES],
                    tc_error *err);
@@ -45,9 +46,9 @@ void
 tc_shm_leader_close(tc_shm_leader *leader);
 
 /* Rank 0: waits for all members, makes the segment, hands it out, waits until all have
- * mapped and populated their part. What fails on one rank fails on all, with the rank and
- * the cause; ranks that did not come are named at the deadline. A communicator of size 1 needs no
- * leader: NULL will do. */
+ * mapped and populated their part. What fails on one rank fails on all, with the rank
+ * and the cause; ranks that did not come are named at the deadline. A communicator of
+ * size 1 needs no leader: NULL will do. */
 tc_status
 tc_shm_leader_serve(tc_shm_leader *leader, const tc_shm_member *self,
                     tc_shm_segment **segment_p, tc_error *err);
