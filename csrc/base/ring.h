@@ -77,14 +77,16 @@ tc_ring_publish(tc_ring_entry *entry, uint64_t number)
     tc_store_release_u64(&entry->number, number);
 }
 
-/* Ends entry `number`, unless the ring has come round to it since. */
+/* Ends entry `number`, unless the ring has come round to it since; `seq` is the number
+ * that the operation got when its turn came. */
 static inline void
-tc_ring_end(tc_ring *ring, uint64_t number, tc_ring_state state)
+tc_ring_end(tc_ring *ring, uint64_t number, uint64_t seq, tc_ring_state state)
 {
     tc_ring_entry *entry = &ring->entries[number % TC_RING_ENTRIES];
 
-    if (entry->number == number) {
+    if (tc_load_relaxed_u64(&entry->number) == number) {
         entry->end_tick = tc_ring_tick();
+        entry->seq = seq;
         entry->state = (uint8_t)state;
     }
 }

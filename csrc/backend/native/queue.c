@@ -33,7 +33,7 @@ record_begin(tc_native *comm, tc_op *op)
 
     entry->end_tick = 0;
     entry->count = op->call.count;
-    entry->seq = nop->seq;
+    entry->seq = 0;
     entry->comm = comm->number;
     entry->kind = (uint8_t)op->call.kind;
     entry->dtype = (uint8_t)op->call.dtype;
@@ -47,7 +47,9 @@ record_begin(tc_native *comm, tc_op *op)
 static void
 record_end(tc_native *comm, tc_op *op, tc_status status)
 {
-    tc_ring_end(&tc_engine_page(comm->engine)->ring, tc_native_op_of(op)->record,
+    const tc_native_op *nop = tc_native_op_of(op);
+
+    tc_ring_end(&tc_engine_page(comm->engine)->ring, nop->record, nop->seq,
                 status == TC_OK ? TC_RING_COMPLETED : TC_RING_FAILED);
 }
 
