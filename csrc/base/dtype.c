@@ -23,6 +23,33 @@ static const char *const ops[] = {
 #undef ROW
 };
 
+typedef struct op_traits {
+    tc_op_form form;
+    bool rooted;
+    bool reduces;
+} op_traits;
+
+static const op_traits traits[TC_OP_KIND_COUNT] = {
+    [TC_OP_SEND] = {TC_FORM_SEND, false, false},
+    [TC_OP_RECV] = {TC_FORM_RECV, false, false},
+    [TC_OP_BROADCAST] = {TC_FORM_TENSOR, true, false},
+    [TC_OP_ALL_REDUCE] = {TC_FORM_TENSOR, false, true},
+    [TC_OP_REDUCE] = {TC_FORM_TENSOR, true, true},
+    [TC_OP_ALL_GATHER] = {TC_FORM_GATHER, false, false},
+    [TC_OP_ALL_GATHER_V] = {TC_FORM_GATHER, false, false},
+    [TC_OP_ALL_GATHER_SINGLE] = {TC_FORM_GATHER, false, false},
+    [TC_OP_REDUCE_SCATTER] = {TC_FORM_SCATTER, false, true},
+    [TC_OP_REDUCE_SCATTER_V] = {TC_FORM_SCATTER, false, true},
+    [TC_OP_REDUCE_SCATTER_SINGLE] = {TC_FORM_SCATTER, false, true},
+    [TC_OP_ALL_TO_ALL_SINGLE] = {TC_FORM_EXCHANGE, false, false},
+    [TC_OP_ALL_TO_ALL_V_SINGLE] = {TC_FORM_EXCHANGE, false, false},
+    [TC_OP_ALL_TO_ALL] = {TC_FORM_EXCHANGE, false, false},
+    [TC_OP_SCATTER] = {TC_FORM_SCATTER, true, false},
+    [TC_OP_GATHER] = {TC_FORM_GATHER, true, false},
+    [TC_OP_GATHER_SINGLE] = {TC_FORM_GATHER, true, false},
+    [TC_OP_BATCH] = {TC_FORM_BATCH, false, false},
+};
+
 size_t
 tc_dtype_size(tc_dtype dtype)
 {
@@ -45,4 +72,22 @@ const char *
 tc_op_name(tc_op_kind kind)
 {
     return (unsigned)kind < TC_OP_KIND_COUNT ? ops[kind] : "?";
+}
+
+tc_op_form
+tc_op_get_form(tc_op_kind kind)
+{
+    return (unsigned)kind < TC_OP_KIND_COUNT ? traits[kind].form : TC_FORM_NONE;
+}
+
+bool
+tc_op_is_rooted(tc_op_kind kind)
+{
+    return (unsigned)kind < TC_OP_KIND_COUNT && traits[kind].rooted;
+}
+
+bool
+tc_op_reduces(tc_op_kind kind)
+{
+    return (unsigned)kind < TC_OP_KIND_COUNT && traits[kind].reduces;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Size and name of element types, reductions and operations. */
+/* Size and name of element types and reductions; names and forms of operations. */
 #ifndef TC_BASE_DTYPE_H
 #define TC_BASE_DTYPE_H
 
@@ -20,5 +20,28 @@ tc_redop_name(tc_redop op);
 /* "all_reduce"; "?" for an unknown number. */
 const char *
 tc_op_name(tc_op_kind kind);
+
+/* Which buffers an operation has. */
+typedef enum tc_op_form {
+    TC_FORM_NONE,     /* none: barrier, and what is no operation to issue */
+    TC_FORM_SEND,     /* in */
+    TC_FORM_RECV,     /* out */
+    TC_FORM_TENSOR,   /* in and out, of the same count */
+    TC_FORM_GATHER,   /* in; a block of every rank out */
+    TC_FORM_SCATTER,  /* a block for every rank in; out */
+    TC_FORM_EXCHANGE, /* a block for every rank in, one of every rank out */
+    TC_FORM_BATCH,
+} tc_op_form;
+
+tc_op_form
+tc_op_get_form(tc_op_kind kind);
+
+/* Whether it has a root: then only the root has the blocks. */
+bool
+tc_op_is_rooted(tc_op_kind kind);
+
+/* Whether it reduces, so that `redop` means something. */
+bool
+tc_op_reduces(tc_op_kind kind);
 
 #endif

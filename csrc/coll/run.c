@@ -102,16 +102,18 @@ place_address(const tc_place *place, const tc_call *call, size_t elem_bytes)
 }
 
 static tc_status
-check_arguments(const tc_plan *plan, size_t elem_bytes, uint32_t piece_bytes,
-                tc_run_reduce_fn reduce, tc_error *err)
+check_config(const tc_run_config *config, size_t elem_bytes, tc_error *err)
 {
-    if (elem_bytes == 0 || piece_bytes == 0 || piece_bytes % elem_bytes != 0) {
+    const tc_plan *plan = config->plan;
+
+    if (elem_bytes == 0 || config->piece_bytes == 0 ||
+        config->piece_bytes % elem_bytes != 0) {
         return tc_error_set(err, TC_ERR_INTERNAL,
                             "pieces of %u bytes with elements of %zu bytes",
-                            piece_bytes, elem_bytes);
+                            config->piece_bytes, elem_bytes);
     }
     for (uint32_t i = 0; i < plan->step_count; i++) {
-        if (plan->steps[i].kind == TC_STEP_REDUCE && reduce == NULL) {
+        if (plan->steps[i].kind == TC_STEP_REDUCE && config->reduce == NULL) {
             return tc_error_set(err, TC_ERR_INTERNAL,
                                 "step %u reduces, without a function for it", i);
         }
@@ -120,17 +122,15 @@ check_arguments(const tc_plan *plan, size_t elem_bytes, uint32_t piece_bytes,
 }
 
 tc_status
-tc_run_create(const tc_plan *plan, const tc_call *call, int32_t rank, int32_t size,
-              const tc_lanes *lanes, uint32_t piece_bytes, tc_run_reduce_fn reduce,
-              tc_run **run_p, tc_error *err)
+tc_run_create(const tc_run_config *config, tc_run **run_p, tc_error *err)
 {
-    size_t elem_bytes = tc_dtype_size(call->dtype);
-    size_t ranks = (size_t)size;
-    size_t count = plan->step_count;
+    size_t elem_bytes = tc_dtype_size(config->call->dtype);
+    size_t ranks = (size_t)config->size;
+    size_t count = config->plan->step_count;
     lane_users users = {.reduced = -1};
     tc_run *run;
 
-    TC_TRY(check_arguments(plan, elem_bytes, piece_bytes, reduce, err));
+    TC_TRY(check_config(config, elem_bytes, err));
     run =
         malloc(sizeof(*run) + count * sizeof(*run->steps) + ranks * sizeof(*run->srcs) +
                3 * ranks * sizeof(*users.to) + count * sizeof(*run->active));
@@ -138,13 +138,13 @@ tc_run_create(const tc_plan *plan, const tc_call *call, int32_t rank, int32_t si
         return tc_error_set(err, TC_ERR_NO_MEMORY, "run of a plan with %zu steps",
                             count);
     }
-    *run = (tc_run){.plan = plan,
-                    .lanes = lanes,
-                    .reduce = reduce,
+    *run = (tc_run){.plan = config->plan,
+                    .lanes = config->lanes,
+                    .reduce = config->reduce,
                     .elem_bytes = elem_bytes,
-                    .rank = rank,
-                    .size = size,
-                    .piece_bytes = piece_bytes,
+                    .rank = config->rank,
+                    .size = config->size,
+                    .piece_bytes = config->piece_bytes,
                     .active_count = (uint32_t)count};
     /* Ordered by falling alignment. */
     run->steps = (run_step *)(run + 1);
@@ -156,12 +156,13 @@ tc_run_create(const tc_plan *plan, const tc_call *call, int32_t rank, int32_t si
     memset(run->srcs, 0, ranks * sizeof(*run->srcs));
     memset(users.to, 0xff, 3 * ranks * sizeof(*users.to)); /* all -1 */
     for (uint32_t i = 0; i < count; i++) {
-        const tc_step *step = &plan->steps[i];
+        const tc_step *step = &config->plan->steps[i];
 
         run->active[i] = i;
-        run->steps[i] = (run_step){.src = place_address(&step->src, call, elem_bytes),
-                                   .dst = place_address(&step->dst, call, elem_bytes),
-                                   .behind = take_lane(&users, step, (int32_t)i, rank)};
+        run->steps[i] =
+            (run_step){.src = place_address(&step->src, config->call, elem_bytes),
+                       .dst = place_address(&step->dst, config->call, elem_bytes),
+                       .behind = take_lane(&users, step, (int32_t)i, config->rank)};
     }
     *run_p = run;
     return TC_OK;

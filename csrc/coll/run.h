@@ -41,14 +41,22 @@ typedef void (*tc_run_reduce_fn)(void *dst, const void *const *srcs, int n,
  * same `piece_bytes`: a whole number of elements, no more than a slot holds. */
 typedef struct tc_run tc_run;
 
-/* `call`, `plan` and `lanes` are borrowed until tc_run_destroy. The buffers of the call
- * may be the same where the algorithm says so. `reduce` may be NULL where the plan has
- * no REDUCE step; it is called with one source per rank, in rank order, of which this
- * rank's may be the destination. */
+/* What a run is made from. `plan`, `call` and `lanes` are borrowed until tc_run_destroy.
+ * The buffers of the call may be the same where the algorithm says so. `reduce` may be
+ * NULL where the plan has no REDUCE step; it is called with one source per rank, in rank
+ * order, of which this rank's may be the destination. */
+typedef struct tc_run_config {
+    const tc_plan *plan;
+    const tc_call *call;
+    const tc_lanes *lanes;
+    tc_run_reduce_fn reduce;
+    int32_t rank;
+    int32_t size;
+    uint32_t piece_bytes;
+} tc_run_config;
+
 tc_status
-tc_run_create(const tc_plan *plan, const tc_call *call, int32_t rank, int32_t size,
-              const tc_lanes *lanes, uint32_t piece_bytes, tc_run_reduce_fn reduce,
-              tc_run **run_p, tc_error *err);
+tc_run_create(const tc_run_config *config, tc_run **run_p, tc_error *err);
 
 /* May be called in mid-run; what is in the lanes stays there. NULL is allowed. */
 void

@@ -102,30 +102,6 @@ check_batch(const tc_call *call, int32_t rank, int32_t size, tc_error *err)
 }
 
 static tc_status
-check_rooted(const tc_call *call, int32_t rank, int32_t size, tc_error *err)
-{
-    bool root = call->root == rank;
-
-    TC_TRY(check_rank("root", call->root, size, err));
-    switch (call->kind) {
-    case TC_OP_SCATTER:
-        if (root) {
-            TC_TRY(check_blocks("input", &call->in_blocks, call->dtype, size, err));
-        }
-        return check_buffer("output", call->out, call->dtype, call->count, err);
-    case TC_OP_GATHER:
-    case TC_OP_GATHER_SINGLE:
-        if (root) {
-            TC_TRY(check_blocks("output", &call->out_blocks, call->dtype, size, err));
-        }
-        return check_buffer("input", call->in, call->dtype, call->count, err);
-    default: /* broadcast, reduce */
-        TC_TRY(check_buffer("tensor", call->in, call->dtype, call->count, err));
-        return check_buffer("tensor", call->out, call->dtype, call->count, err);
-    }
-}
-
-static tc_status
 check_redop(const tc_call *call, tc_error *err)
 {
     if ((unsigned)call->redop >= TC_REDOP_COUNT) {
@@ -135,52 +111,66 @@ check_redop(const tc_call *call, tc_error *err)
     return TC_OK;
 }
 
+/* Of a rooted operation only the root has the blocks. */
+static tc_status
+check_gather(const tc_call *call, bool has_blocks, int32_t size, tc_error *err)
+{
+    TC_TRY(check_buffer("input", call->in, call->dtype, call->count, err));
+    return has_blocks ? check_blocks("output", &call->out_blocks, call->dtype, size, err)
+                      : TC_OK;
+}
+
+static tc_status
+check_scatter(const tc_call *call, bool has_blocks, int32_t size, tc_error *err)
+{
+    TC_TRY(check_buffer("output", call->out, call->dtype, call->count, err));
+    return has_blocks ? check_blocks("input", &call->in_blocks, call->dtype, size, err)
+                      : TC_OK;
+}
+
+static tc_status
+check_buffers(const tc_call *call, int32_t rank, int32_t size, tc_error *err)
+{
+    bool has_blocks = !tc_op_is_rooted(call->kind) || call->root == rank;
+
+    switch (tc_op_get_form(call->kind)) {
+    case TC_FORM_SEND:
+        TC_TRY(check_peer(call->kind, call->root, rank, size, err));
+        return check_buffer("tensor", call->in, call->dtype, call->count, err);
+    case TC_FORM_RECV:
+        TC_TRY(check_peer(call->kind, call->root, rank, size, err));
+        return check_buffer("tensor", call->out, call->dtype, call->count, err);
+    case TC_FORM_TENSOR:
+        TC_TRY(check_buffer("tensor", call->in, call->dtype, call->count, err));
+        return check_buffer("tensor", call->out, call->dtype, call->count, err);
+    case TC_FORM_GATHER:
+        return check_gather(call, has_blocks, size, err);
+    case TC_FORM_SCATTER:
+        return check_scatter(call, has_blocks, size, err);
+    case TC_FORM_EXCHANGE:
+        TC_TRY(check_blocks("input", &call->in_blocks, call->dtype, size, err));
+        return check_blocks("output", &call->out_blocks, call->dtype, size, err);
+    case TC_FORM_BATCH:
+        return check_batch(call, rank, size, err);
+    default:
+        return TC_OK;
+    }
+}
+
 tc_status
 tc_call_check(const tc_call *call, int32_t rank, int32_t size, tc_error *err)
 {
-    switch (call->kind) {
-    case TC_OP_SEND:
-        TC_TRY(check_peer(call->kind, call->root, rank, size, err));
-        return check_buffer("tensor", call->in, call->dtype, call->count, err);
-    case TC_OP_RECV:
-        TC_TRY(check_peer(call->kind, call->root, rank, size, err));
-        return check_buffer("tensor", call->out, call->dtype, call->count, err);
-    case TC_OP_REDUCE:
-        TC_TRY(check_redop(call, err));
-        return check_rooted(call, rank, size, err);
-    case TC_OP_BROADCAST:
-    case TC_OP_SCATTER:
-    case TC_OP_GATHER:
-    case TC_OP_GATHER_SINGLE:
-        return check_rooted(call, rank, size, err);
-    case TC_OP_ALL_REDUCE:
-        TC_TRY(check_redop(call, err));
-        TC_TRY(check_buffer("tensor", call->in, call->dtype, call->count, err));
-        return check_buffer("tensor", call->out, call->dtype, call->count, err);
-    case TC_OP_ALL_GATHER:
-    case TC_OP_ALL_GATHER_V:
-    case TC_OP_ALL_GATHER_SINGLE:
-        TC_TRY(check_buffer("input", call->in, call->dtype, call->count, err));
-        return check_blocks("output", &call->out_blocks, call->dtype, size, err);
-    case TC_OP_REDUCE_SCATTER:
-    case TC_OP_REDUCE_SCATTER_V:
-    case TC_OP_REDUCE_SCATTER_SINGLE:
-        TC_TRY(check_redop(call, err));
-        TC_TRY(check_buffer("output", call->out, call->dtype, call->count, err));
-        return check_blocks("input", &call->in_blocks, call->dtype, size, err);
-    case TC_OP_ALL_TO_ALL:
-    case TC_OP_ALL_TO_ALL_SINGLE:
-    case TC_OP_ALL_TO_ALL_V_SINGLE:
-        TC_TRY(check_blocks("input", &call->in_blocks, call->dtype, size, err));
-        return check_blocks("output", &call->out_blocks, call->dtype, size, err);
-    case TC_OP_BARRIER:
-        return TC_OK;
-    case TC_OP_BATCH:
-        return check_batch(call, rank, size, err);
-    default:
+    if (tc_op_get_form(call->kind) == TC_FORM_NONE && call->kind != TC_OP_BARRIER) {
         return tc_error_set(err, TC_ERR_UNSUPPORTED, "%s is not an operation to issue",
                             tc_op_name(call->kind));
     }
+    if (tc_op_reduces(call->kind)) {
+        TC_TRY(check_redop(call, err));
+    }
+    if (tc_op_is_rooted(call->kind)) {
+        TC_TRY(check_rank("root", call->root, size, err));
+    }
+    return check_buffers(call, rank, size, err);
 }
 
 tc_status

@@ -26,19 +26,24 @@ typedef struct tc_engine_source {
     struct tc_engine_source *next;
 } tc_engine_source;
 
-/* Makes the process page; the thread starts with the first source. One per process in
- * the Python module, one per simulated rank in C tests. */
+/* Makes the process page. One per process in the Python module, one per simulated rank
+ * in C tests. */
 tc_status
 tc_engine_create(tc_engine **engine_p, tc_error *err);
+
+/* Starts the thread, unless it runs. Before the page is shown to peers: from then on they
+ * notice this process's death. */
+tc_status
+tc_engine_start(tc_engine *engine, tc_error *err);
 
 /* Retires what is left, stops the thread and marks the page closed. In a forked child it
  * only forgets. Not from the engine's thread. */
 void
 tc_engine_destroy(tc_engine *engine);
 
-/* Adds a source, not yet active. */
-tc_status
-tc_engine_attach(tc_engine *engine, tc_engine_source *source, tc_error *err);
+/* Adds a source, not yet active, to a started engine. */
+void
+tc_engine_attach(tc_engine *engine, tc_engine_source *source);
 
 /* The engine lets go of the source and calls its `retire` soon. Any thread, also from
  * inside `progress`; never waits. */

@@ -119,7 +119,8 @@ tc_page_map(int fd, tc_page **page_p, tc_error *err)
     if (fstat(fd, &info) != 0) {
         return tc_error_errno(err, "fstat of a peer's process page");
     }
-    if ((uint64_t)info.st_size != sizeof(tc_page) || (seals & SEALS) != SEALS) {
+    if ((uint64_t)info.st_size != sizeof(tc_page) || seals < 0 ||
+        (seals & SEALS) != SEALS) {
         return tc_error_set(err, TC_ERR_SYSTEM,
                             "peer's process page has %lld bytes and seals %d, expected "
                             "%zu and %d: another version of torchcomms?",

@@ -118,7 +118,7 @@ run_roots(progress *p, tc_op_kind kind, int32_t size)
 {
     sim_spec spec = {.kind = kind, .size = size};
 
-    if (!sim_kind_rooted(kind)) {
+    if (!tc_op_is_rooted(kind)) {
         run_counts(p, &spec);
     } else if (size <= ALL_ROOTS_UP_TO) {
         for (spec.root = 0; spec.root < size; spec.root++) {

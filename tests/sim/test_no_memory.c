@@ -91,19 +91,22 @@ test_run(void)
     tc_call call = {.dtype = TC_INT32};
     tc_plan plan;
     tc_run *run = NULL;
+    tc_run_config config;
     tc_error err = {0};
 
     CHECK(make_plan(TC_OP_BARRIER, 3, NEVER, &plan, NULL) == TC_OK);
+    config = (tc_run_config){
+        .plan = &plan, .call = &call, .lanes = &lanes, .size = 3, .piece_bytes = 16};
     if (FAILURES) {
         tc_status status;
 
         countdown = 0;
-        status = tc_run_create(&plan, &call, 0, 3, &lanes, 16, NULL, &run, &err);
+        status = tc_run_create(&config, &run, &err);
         countdown = NEVER;
         CHECK(status == TC_ERR_NO_MEMORY && run == NULL);
         CHECK(strstr(err.message, "3 steps") != NULL);
     }
-    CHECK(tc_run_create(&plan, &call, 0, 3, &lanes, 16, NULL, &run, &err) == TC_OK);
+    CHECK(tc_run_create(&config, &run, &err) == TC_OK);
     tc_run_destroy(run);
     tc_plan_destroy(&plan);
 }

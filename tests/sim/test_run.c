@@ -24,8 +24,14 @@ rig_open(rig *g, sim_world *w, tc_call call, int32_t rank, int32_t size,
 
     calls[rank] = call;
     g->world = w;
-    CHECK(tc_run_create(&g->plan, &calls[rank], rank, size, sim_world_lanes(w, rank),
-                        PIECE_BYTES, reduce, &g->run, NULL) == TC_OK);
+    CHECK(tc_run_create(&(tc_run_config){.plan = &g->plan,
+                                         .call = &calls[rank],
+                                         .lanes = sim_world_lanes(w, rank),
+                                         .reduce = reduce,
+                                         .rank = rank,
+                                         .size = size,
+                                         .piece_bytes = PIECE_BYTES},
+                        &g->run, NULL) == TC_OK);
 }
 
 static void
@@ -388,7 +394,12 @@ check_refused(const tc_plan *plan, tc_dtype dtype, uint32_t piece_bytes,
     tc_run *run = NULL;
     tc_error err = {0};
 
-    CHECK(tc_run_create(plan, &call, 0, 2, sim_world_lanes(w, 0), piece_bytes, reduce,
+    CHECK(tc_run_create(&(tc_run_config){.plan = plan,
+                                         .call = &call,
+                                         .lanes = sim_world_lanes(w, 0),
+                                         .reduce = reduce,
+                                         .size = 2,
+                                         .piece_bytes = piece_bytes},
                         &run, &err) == TC_ERR_INTERNAL);
     CHECK(strstr(err.message, text) != NULL);
     CHECK(run == NULL);

@@ -53,21 +53,6 @@ shown_count(const tc_call *call)
     return call->kind == TC_OP_ALL_TO_ALL_SINGLE ? call->in_blocks.count : call->count;
 }
 
-static bool
-has_root(tc_op_kind kind)
-{
-    return kind == TC_OP_BROADCAST || kind == TC_OP_REDUCE || kind == TC_OP_SCATTER ||
-           kind == TC_OP_GATHER || kind == TC_OP_GATHER_SINGLE;
-}
-
-static bool
-has_redop(tc_op_kind kind)
-{
-    return kind == TC_OP_ALL_REDUCE || kind == TC_OP_REDUCE ||
-           kind == TC_OP_REDUCE_SCATTER || kind == TC_OP_REDUCE_SCATTER_V ||
-           kind == TC_OP_REDUCE_SCATTER_SINGLE;
-}
-
 void
 tc_native_announce_locked(tc_native *comm, tc_op *op)
 {
@@ -75,8 +60,8 @@ tc_native_announce_locked(tc_native *comm, tc_op *op)
     const tc_call *call = &op->call;
     uint64_t seq = ++comm->seq;
     tc_shm_call *line = &comm->self->calls[seq % TC_SHM_CALLS];
-    int32_t root = has_root(call->kind) ? call->root : -1;
-    tc_redop redop = has_redop(call->kind) ? call->redop : TC_REDOP_COUNT;
+    int32_t root = tc_op_is_rooted(call->kind) ? call->root : -1;
+    tc_redop redop = tc_op_reduces(call->kind) ? call->redop : TC_REDOP_COUNT;
     tc_dtype dtype = call->kind == TC_OP_BARRIER ? TC_BOOL : call->dtype;
     uint64_t small = (uint64_t)call->kind | (uint64_t)dtype << 8 |
                      (uint64_t)redop << 16 | (uint64_t)(uint32_t)root << 32;
@@ -147,8 +132,8 @@ tc_native_describe(tc_op *op, char *text, size_t capacity)
         .count = shown_count(call),
         .kind = (uint8_t)call->kind,
         .dtype = (uint8_t)call->dtype,
-        .redop = (uint8_t)(has_redop(call->kind) ? call->redop : TC_REDOP_COUNT),
-        .root = has_root(call->kind) ? call->root : -1,
+        .redop = (uint8_t)(tc_op_reduces(call->kind) ? call->redop : TC_REDOP_COUNT),
+        .root = tc_op_is_rooted(call->kind) ? call->root : -1,
     };
 
     describe_line(&line, text, capacity);

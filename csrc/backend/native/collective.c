@@ -136,7 +136,7 @@ scale_input(const tc_native *comm, tc_op *op, tc_error *err)
     tc_call *call = &op->call;
     tc_native_op *nop = tc_native_op_of(op);
     uint64_t elem = tc_dtype_size(call->dtype);
-    bool blocks = call->kind != TC_OP_ALL_REDUCE && call->kind != TC_OP_REDUCE;
+    bool blocks = tc_op_get_form(call->kind) == TC_FORM_SCATTER;
     uint64_t count = blocks ? 0 : call->count;
     uint8_t *at;
 
@@ -211,8 +211,14 @@ make_run(tc_native *comm, tc_op *op, tc_error *err)
         TC_TRY(scale_input(comm, op, err));
     }
     TC_TRY(prepare_lanes(comm, &nop->plan, piece, err));
-    return tc_run_create(&nop->plan, call, comm->rank, comm->size, &comm->lanes, piece,
-                         nop->reduce, &nop->run, err);
+    return tc_run_create(&(tc_run_config){.plan = &nop->plan,
+                                          .call = call,
+                                          .lanes = &comm->lanes,
+                                          .reduce = nop->reduce,
+                                          .rank = comm->rank,
+                                          .size = comm->size,
+                                          .piece_bytes = piece},
+                         &nop->run, err);
 }
 
 static tc_native_step

@@ -12,20 +12,23 @@ elem_bytes(const tc_call *call)
     return tc_dtype_size(call->dtype);
 }
 
+/* Whether a rank shows a block for every rank, or one buffer for all. */
+static bool
+shows_blocks(tc_op_kind kind)
+{
+    tc_op_form form = tc_op_get_form(kind);
+
+    return form == TC_FORM_SCATTER || form == TC_FORM_EXCHANGE;
+}
+
 /* Bytes this rank shows to the others; every rank computes the same number. */
 static uint64_t
 shown_bytes(const tc_native *comm, const tc_call *call)
 {
-    switch (call->kind) {
-    case TC_OP_BARRIER:
-        return 0;
-    case TC_OP_ALL_REDUCE:
-    case TC_OP_ALL_GATHER:
-    case TC_OP_ALL_GATHER_SINGLE:
-        return call->count * elem_bytes(call);
-    default: /* reduce_scatter, all_to_all: a block for every rank */
+    if (shows_blocks(call->kind)) {
         return call->in_blocks.count * elem_bytes(call) * (uint64_t)comm->size;
     }
+    return call->kind == TC_OP_BARRIER ? 0 : call->count * elem_bytes(call);
 }
 
 bool
@@ -55,13 +58,6 @@ tc_native_fits_exchange(const tc_native *comm, const tc_call *call)
         return false;
     }
     return call->count <= limit && shown_bytes(comm, call) <= limit;
-}
-
-static bool
-shows_blocks(tc_op_kind kind)
-{
-    return kind != TC_OP_ALL_REDUCE && kind != TC_OP_ALL_GATHER &&
-           kind != TC_OP_ALL_GATHER_SINGLE;
 }
 
 /* Writes what the others will read: one buffer, or the blocks one behind the other. */

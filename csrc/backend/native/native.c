@@ -107,7 +107,8 @@ finish_comm(tc_native *comm, tc_error *err)
     comm->source.progress = tc_native_engine_progress;
     comm->source.retire = retire_comm;
     comm->source.ctx = comm;
-    return tc_engine_attach(comm->engine, &comm->source, err);
+    tc_engine_attach(comm->engine, &comm->source);
+    return TC_OK;
 }
 
 static tc_shm_member
@@ -170,6 +171,7 @@ tc_native_open(const tc_comm_config *config, tc_shm_leader *leader, const char *
     tc_native *comm = NULL;
     tc_status status;
 
+    TC_TRY(tc_engine_start(config->engine, err));
     TC_TRY(alloc_comm(config, &comm, err));
     status = meet(config, leader, address, &comm->segment, err);
     if (status == TC_OK) {

@@ -91,7 +91,9 @@ pop_locked(tc_native *comm)
 static bool
 is_p2p(tc_op_kind kind)
 {
-    return kind == TC_OP_SEND || kind == TC_OP_RECV || kind == TC_OP_BATCH;
+    tc_op_form form = tc_op_get_form(kind);
+
+    return form == TC_FORM_SEND || form == TC_FORM_RECV || form == TC_FORM_BATCH;
 }
 
 static void
@@ -330,18 +332,10 @@ prepare_collective(tc_native *comm, tc_op *op)
     nop->reduce = NULL;
     nop->finished = false;
     nop->deadline_ns = TC_DEADLINE_NONE;
-    switch (call->kind) {
-    case TC_OP_ALL_REDUCE:
-    case TC_OP_REDUCE:
-    case TC_OP_REDUCE_SCATTER:
-    case TC_OP_REDUCE_SCATTER_V:
-    case TC_OP_REDUCE_SCATTER_SINGLE:
+    if (tc_op_reduces(call->kind)) {
         TC_TRY(tc_reduce_find(call->dtype, call->redop, &nop->reduce, op->error));
-        break;
-    default:
-        /* Fields that an operation does not use must not steer it. */
-        op->call.redop = TC_REDOP_SUM;
-        break;
+    } else {
+        op->call.redop = TC_REDOP_SUM; /* what is not used must not steer */
     }
     nop->path = tc_native_fits_exchange(comm, call) ? &tc_native_exchange_path
                                                     : &tc_native_plan_path;

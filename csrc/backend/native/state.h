@@ -104,7 +104,7 @@ tc_status
 tc_native_open(const tc_comm_config *config, tc_shm_leader *leader, const char *address,
                void **comm_p, tc_error *err);
 
-/* split.c -------------------------------------------------------------------------- */
+/* child.c -------------------------------------------------------------------------- */
 
 void
 tc_native_split_begin(void *ctx, const tc_comm_config *config, const tc_split *split,

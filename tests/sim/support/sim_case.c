@@ -25,55 +25,12 @@ sim_random(uint32_t *state)
 
 /* What moves where ----------------------------------------------------------------- */
 
-typedef enum pattern {
-    ONE_TENSOR, /* all_reduce, reduce, broadcast: one block on both sides */
-    BLOCKS_OUT, /* all_gather, gather: one block in, one per rank out */
-    BLOCKS_IN, /* reduce_scatter, scatter: one per rank in, one out */
-    BLOCKS_THROUGH, /* all_to_all: one per rank on both sides */
-    NOTHING, /* barrier */
-} pattern;
-
-static pattern
-pattern_of(tc_op_kind kind)
-{
-    switch (kind) {
-    case TC_OP_ALL_REDUCE:
-    case TC_OP_REDUCE:
-    case TC_OP_BROADCAST:
-        return ONE_TENSOR;
-    case TC_OP_ALL_GATHER:
-    case TC_OP_ALL_GATHER_V:
-    case TC_OP_ALL_GATHER_SINGLE:
-    case TC_OP_GATHER:
-    case TC_OP_GATHER_SINGLE:
-        return BLOCKS_OUT;
-    case TC_OP_REDUCE_SCATTER:
-    case TC_OP_REDUCE_SCATTER_V:
-    case TC_OP_REDUCE_SCATTER_SINGLE:
-    case TC_OP_SCATTER:
-        return BLOCKS_IN;
-    case TC_OP_ALL_TO_ALL:
-    case TC_OP_ALL_TO_ALL_SINGLE:
-    case TC_OP_ALL_TO_ALL_V_SINGLE:
-        return BLOCKS_THROUGH;
-    default:
-        return NOTHING;
-    }
-}
-
 bool
 sim_kind_uneven(tc_op_kind kind)
 {
     return kind == TC_OP_ALL_GATHER_V || kind == TC_OP_REDUCE_SCATTER_V ||
            kind == TC_OP_ALL_TO_ALL || kind == TC_OP_ALL_TO_ALL_V_SINGLE ||
            kind == TC_OP_GATHER || kind == TC_OP_SCATTER;
-}
-
-bool
-sim_kind_rooted(tc_op_kind kind)
-{
-    return kind == TC_OP_BROADCAST || kind == TC_OP_REDUCE || kind == TC_OP_SCATTER ||
-           kind == TC_OP_GATHER || kind == TC_OP_GATHER_SINGLE;
 }
 
 static bool
@@ -94,21 +51,21 @@ kind_reduces(tc_op_kind kind)
 static bool
 has_blocks(const sim_case *c, int32_t r)
 {
-    return !sim_kind_rooted(c->spec.kind) || r == c->spec.root;
+    return !tc_op_is_rooted(c->spec.kind) || r == c->spec.root;
 }
 
 static int32_t
 in_block_count(const sim_case *c, int32_t r)
 {
-    switch (pattern_of(c->spec.kind)) {
-    case ONE_TENSOR:
-    case BLOCKS_OUT:
+    switch (tc_op_get_form(c->spec.kind)) {
+    case TC_FORM_TENSOR:
+    case TC_FORM_GATHER:
         return 1;
-    case BLOCKS_IN:
+    case TC_FORM_SCATTER:
         return has_blocks(c, r) ? c->spec.size : 0;
-    case BLOCKS_THROUGH:
+    case TC_FORM_EXCHANGE:
         return c->spec.size;
-    case NOTHING:
+    default:
         break;
     }
     return 0;
@@ -117,29 +74,29 @@ in_block_count(const sim_case *c, int32_t r)
 static int32_t
 out_block_count(const sim_case *c, int32_t r)
 {
-    switch (pattern_of(c->spec.kind)) {
-    case ONE_TENSOR:
-    case BLOCKS_IN:
+    switch (tc_op_get_form(c->spec.kind)) {
+    case TC_FORM_TENSOR:
+    case TC_FORM_SCATTER:
         return 1;
-    case BLOCKS_OUT:
+    case TC_FORM_GATHER:
         return has_blocks(c, r) ? c->spec.size : 0;
-    case BLOCKS_THROUGH:
+    case TC_FORM_EXCHANGE:
         return c->spec.size;
-    case NOTHING:
+    default:
         break;
     }
     return 0;
 }
 
-/* `counts` row 0 holds the blocks of all patterns but BLOCKS_THROUGH, where row r,
+/* `counts` row 0 holds the blocks of all forms but TC_FORM_EXCHANGE, where row r,
  * column p is what rank r has for rank p. */
 static uint64_t
 in_count(const sim_case *c, int32_t r, int32_t p)
 {
-    switch (pattern_of(c->spec.kind)) {
-    case BLOCKS_OUT:
+    switch (tc_op_get_form(c->spec.kind)) {
+    case TC_FORM_GATHER:
         return c->counts[r];
-    case BLOCKS_THROUGH:
+    case TC_FORM_EXCHANGE:
         return c->counts[r * c->spec.size + p];
     default:
         return c->counts[p];
@@ -149,10 +106,10 @@ in_count(const sim_case *c, int32_t r, int32_t p)
 static uint64_t
 out_count(const sim_case *c, int32_t r, int32_t p)
 {
-    switch (pattern_of(c->spec.kind)) {
-    case BLOCKS_IN:
+    switch (tc_op_get_form(c->spec.kind)) {
+    case TC_FORM_SCATTER:
         return c->counts[r];
-    case BLOCKS_THROUGH:
+    case TC_FORM_EXCHANGE:
         return c->counts[p * c->spec.size + r];
     default:
         return c->counts[p];
@@ -280,15 +237,15 @@ reduced_value(const sim_case *c, int32_t p, uint64_t i)
 static uint32_t
 wanted_value(const sim_case *c, int32_t r, int32_t p, uint64_t i)
 {
-    int32_t block = pattern_of(c->spec.kind) == ONE_TENSOR ? 0 : r;
+    int32_t block = tc_op_get_form(c->spec.kind) == TC_FORM_TENSOR ? 0 : r;
 
     if (kind_reduces(c->spec.kind)) {
         return reduced_value(c, block, i);
     }
-    switch (pattern_of(c->spec.kind)) {
-    case BLOCKS_OUT:
+    switch (tc_op_get_form(c->spec.kind)) {
+    case TC_FORM_GATHER:
         return value(c, p, 0, i);
-    case BLOCKS_THROUGH:
+    case TC_FORM_EXCHANGE:
         return value(c, p, r, i);
     default:
         return value(c, c->spec.root, block, i);
@@ -300,7 +257,7 @@ wanted_value(const sim_case *c, int32_t r, int32_t p, uint64_t i)
 static bool
 shares_block(const sim_case *c, int32_t r, int32_t in_block, int32_t *out_block_p)
 {
-    bool rooted_elsewhere = sim_kind_rooted(c->spec.kind) && r != c->spec.root;
+    bool rooted_elsewhere = tc_op_is_rooted(c->spec.kind) && r != c->spec.root;
 
     *out_block_p = in_block;
     if (c->spec.kind == TC_OP_BROADCAST) {
@@ -309,11 +266,11 @@ shares_block(const sim_case *c, int32_t r, int32_t in_block, int32_t *out_block_
     if (!c->spec.in_place) {
         return false;
     }
-    switch (pattern_of(c->spec.kind)) {
-    case BLOCKS_OUT:
+    switch (tc_op_get_form(c->spec.kind)) {
+    case TC_FORM_GATHER:
         *out_block_p = r;
         return !rooted_elsewhere;
-    case BLOCKS_IN:
+    case TC_FORM_SCATTER:
         *out_block_p = 0;
         return in_block == r;
     default:
@@ -400,7 +357,7 @@ static void
 make_call(const sim_case *c, int32_t r)
 {
     sim_memory *m = &c->ranks[r];
-    pattern shape = pattern_of(c->spec.kind);
+    tc_op_form shape = tc_op_get_form(c->spec.kind);
     int32_t ins = in_block_count(c, r);
     int32_t outs = out_block_count(c, r);
 
@@ -413,13 +370,13 @@ make_call(const sim_case *c, int32_t r)
         m->out_ptrs[p] = address(m, m->out_offset[p], m->out_counts[p]);
     }
     m->call = (tc_call){.kind = c->spec.kind, .dtype = c->dtype, .root = c->spec.root};
-    if (shape == ONE_TENSOR || shape == BLOCKS_OUT) {
+    if (shape == TC_FORM_TENSOR || shape == TC_FORM_GATHER) {
         m->call.in = m->in_ptrs[0];
         m->call.count = m->in_counts[0];
     } else if (ins > 0) {
         m->call.in_blocks = make_blocks(c, m->in_ptrs, m->in_counts);
     }
-    if (shape == ONE_TENSOR || shape == BLOCKS_IN) {
+    if (shape == TC_FORM_TENSOR || shape == TC_FORM_SCATTER) {
         m->call.out = m->out_ptrs[0];
         m->call.count = m->out_counts[0];
     } else if (outs > 0) {
@@ -577,19 +534,19 @@ sim_case_traffic(const sim_case *c, int32_t r, uint32_t piece_bytes)
         add_all_reduce(c, r, piece_bytes, &t);
         return t;
     }
-    if (sim_kind_rooted(c->spec.kind)) {
+    if (tc_op_is_rooted(c->spec.kind)) {
         add_rooted(c, r, piece_bytes, &t);
         return t;
     }
-    switch (pattern_of(c->spec.kind)) {
-    case NOTHING:
+    switch (tc_op_get_form(c->spec.kind)) {
+    case TC_FORM_NONE:
         add_flow(&t.mcast_out, 0, 1, piece_bytes);
         add_flow(&t.mcast_in, 0, others, piece_bytes);
         return t;
-    case BLOCKS_OUT:
+    case TC_FORM_GATHER:
         add_flow(&t.mcast_out, in_count(c, r, 0) * ELEM_BYTES, 1, piece_bytes);
         break;
-    case BLOCKS_IN:
+    case TC_FORM_SCATTER:
         add_flow(&t.pair_in, out_count(c, r, 0) * ELEM_BYTES, others, piece_bytes);
         break;
     default:
@@ -599,11 +556,11 @@ sim_case_traffic(const sim_case *c, int32_t r, uint32_t piece_bytes)
         if (p == r) {
             continue;
         }
-        switch (pattern_of(c->spec.kind)) {
-        case BLOCKS_OUT:
+        switch (tc_op_get_form(c->spec.kind)) {
+        case TC_FORM_GATHER:
             add_flow(&t.mcast_in, out_count(c, r, p) * ELEM_BYTES, 1, piece_bytes);
             break;
-        case BLOCKS_IN:
+        case TC_FORM_SCATTER:
             add_flow(&t.pair_out, in_count(c, r, p) * ELEM_BYTES, 1, piece_bytes);
             break;
         default:

@@ -54,12 +54,9 @@ typedef struct sim_traffic {
     sim_flow mcast_in;
 } sim_traffic;
 
-/* Whether blocks of an operation may differ in size; whether it has a root. */
+/* Whether blocks of an operation may differ in size. */
 bool
 sim_kind_uneven(tc_op_kind kind);
-
-bool
-sim_kind_rooted(tc_op_kind kind);
 
 sim_case *
 sim_case_create(const sim_spec *spec);

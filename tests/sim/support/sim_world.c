@@ -261,8 +261,13 @@ rank_start(rank_state *me)
     shape = sim_case_shape(c, me->rank);
     me->traffic = (sim_traffic){0};
     CHECK(tc_plan_create(&shape, &me->plan, NULL) == TC_OK);
-    CHECK(tc_run_create(&me->plan, &c->ranks[me->rank].call, me->rank, me->world->size,
-                        &me->lanes, me->world->piece_bytes, sim_case_reduce(c),
+    CHECK(tc_run_create(&(tc_run_config){.plan = &me->plan,
+                                         .call = &c->ranks[me->rank].call,
+                                         .lanes = &me->lanes,
+                                         .reduce = sim_case_reduce(c),
+                                         .rank = me->rank,
+                                         .size = me->world->size,
+                                         .piece_bytes = me->world->piece_bytes},
                         &me->run, NULL) == TC_OK);
 }
 
