@@ -1,11 +1,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """new_comm: who this process is, and the store by which the ranks find each other."""
 
+from __future__ import annotations
+
 import os
+from typing import TYPE_CHECKING
 
 from torchcomms import _core
 from torchcomms._backends import _load_backend
 from torchcomms._options import CommOptions
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    import torch
+    from torch.distributed import Store
 
 _OWN = ("TORCHCOMM_RANK", ("TORCHCOMM_SIZE",))
 _OPEN_MPI = ("OMPI_COMM_WORLD_RANK", ("OMPI_COMM_WORLD_SIZE",))
@@ -74,16 +83,16 @@ def _options(abort_process, timeout, is_high_priority_stream, store, hints):
 
 
 def new_comm(
-    backend,
-    device,
-    name,
-    abort_process_on_timeout_or_error=None,
-    timeout=None,
-    is_high_priority_stream=None,
-    store=None,
-    enable_reconfigure=False,
-    hints=None,
-):
+    backend: str,
+    device: torch.device | str,
+    name: str,
+    abort_process_on_timeout_or_error: bool | None = None,
+    timeout: timedelta | None = None,
+    is_high_priority_stream: bool | None = None,
+    store: Store | None = None,
+    enable_reconfigure: bool = False,
+    hints: dict[str, str] | None = None,
+) -> _core.TorchComm:
     """Makes a communicator of all ranks; every rank calls it.
 
     Rank and size come from the environment: the variables of torchcomms, mpiexec or

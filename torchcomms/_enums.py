@@ -7,7 +7,7 @@ import enum
 class _Number(enum.Enum):
     """Members are numbered from 0 and convert to int; they print as `OpName.send`."""
 
-    def __int__(self):
+    def __int__(self) -> int:
         return self.value
 
     __index__ = __int__

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Options of communicators and batches, and the timeout type."""
 
+from __future__ import annotations
+
 from datetime import timedelta
+from typing import Any
 
 from torchcomms import _core
 
@@ -15,7 +18,13 @@ class Timeout(timedelta):
 class CommOptions:
     """Options of a communicator; the environment gives the defaults when it is built."""
 
-    def __init__(self):
+    abort_process_on_timeout_or_error: bool
+    timeout: timedelta
+    store: Any
+    enable_reconfigure: bool
+    hints: dict[str, str]
+
+    def __init__(self) -> None:
         self.abort_process_on_timeout_or_error = _core._option(
             "TORCHCOMM_ABORT_ON_ERROR"
         )
@@ -24,7 +33,7 @@ class CommOptions:
         self.enable_reconfigure = False
         self.hints = {}
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         if not isinstance(other, CommOptions):
             return NotImplemented
         return (
@@ -34,9 +43,9 @@ class CommOptions:
             and self.hints == other.hints
         )
 
-    __hash__ = None
+    __hash__ = None  # type: ignore[assignment]
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         fields = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
         return f"CommOptions({fields})"
 
@@ -44,11 +53,14 @@ class CommOptions:
 class BatchP2POptions:
     """Options of `BatchSendRecv.issue`; a timeout of zero is the communicator's."""
 
-    def __init__(self):
+    hints: dict[str, str]
+    timeout: timedelta
+
+    def __init__(self) -> None:
         self.hints = {}
         self.timeout = timedelta(0)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"BatchP2POptions(hints={self.hints!r}, timeout={self.timeout!r})"
 
 

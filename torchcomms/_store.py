@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from datetime import timedelta
+from typing import Any
 
 from torchcomms import _core
 
@@ -14,7 +15,7 @@ _LAST_DELAY_S = 0.05
 
 # Hosting a store ends with its object, and peers may still be starting: kept for the life
 # of the process, and shared by its communicators.
-_master_stores = {}
+_master_stores: dict[tuple[int, str, int, int], Any] = {}
 _master_lock = threading.Lock()
 
 

@@ -88,11 +88,12 @@ comm_dealloc(PyObject *obj)
         PyObject_ClearWeakRefs(obj);
     }
     link_out(state, self);
-    if (self->generation == tc_py_generation()) {
+    /* At exit the engine, which a communicator needs to the end, is gone already. */
+    if (self->generation == tc_py_generation() && !state->closed) {
         *tc_comm_face_slot(comm) = NULL;
         if (tc_comm_check_usable(comm, NULL) == TC_ERR_FINALIZED) {
             tc_comm_release(comm);
-        } else if (!state->closed) {
+        } else {
             warn_unfinalized(comm);
             tc_py_comm_leave(state, comm);
         }

@@ -32,7 +32,8 @@ work_dealloc(PyObject *obj)
     if (self->weakrefs != NULL) {
         PyObject_ClearWeakRefs(obj);
     }
-    if (work != NULL && self->generation == tc_py_generation()) {
+    /* At exit the engine, which its communicator needs to the end, is gone already. */
+    if (work != NULL && self->generation == tc_py_generation() && !state->closed) {
         tc_work_release(work);
         tc_py_garbage_check(state);
     }

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Ranks of ncclx as threads of one process."""
+
+import threading
+from datetime import timedelta
+
+from torch._C._distributed_c10d import HashStore
+
+from torchcomms import _core
+from torchcomms._store import Adapter
+
+
+def _run_all(count, act):
+    """act(rank) on a thread for each rank; the results, or the first error."""
+    results = [None] * count
+    errors = []
+
+    def run(rank):
+        try:
+            results[rank] = act(rank)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+    return results
+
+
+def make_ranks(size, timeout=30.0, name="pair", store=None):
+    """Communicators of ranks 0 to size - 1."""
+    store = HashStore() if store is None else store
+
+    def make(rank):
+        return _core._new_comm(
+            backend="ncclx",
+            name=name,
+            device_type="cpu",
+            device_index=None,
+            rank=rank,
+            size=size,
+            timeout=timedelta(seconds=timeout),
+            abort_process=True,
+            store=Adapter(store, None),
+            hints={},
+        )
+
+    return _run_all(size, make)
+
+
+def on_all(comms, act):
+    """act(comm) on a thread for each communicator."""
+    return _run_all(len(comms), lambda rank: act(comms[rank]))
+
+
+def leave(comms):
+    """Finalizes what is not finalized."""
+    for comm in comms:
+        try:
+            comm.finalize()
+        except RuntimeError as error:
+            assert "already finalized" in str(error)

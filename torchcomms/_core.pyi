@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Types of the C extension; what each does is said in its docstring."""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any, ClassVar, Protocol, SupportsFloat, SupportsIndex, final
+
+import torch
+
+from torchcomms._enums import _Number
+from torchcomms._options import BatchP2POptions, CommOptions
+
+class RedOpType(_Number):
+    SUM = 0
+    PRODUCT = 1
+    MIN = 2
+    MAX = 3
+    BAND = 4
+    BOR = 5
+    BXOR = 6
+    PREMUL_SUM = 7
+    AVG = 8
+
+class OpName(_Number):
+    send = 0
+    recv = 1
+    broadcast = 2
+    all_reduce = 3
+    reduce = 4
+    all_gather = 5
+    all_gather_v = 6
+    all_gather_single = 7
+    reduce_scatter = 8
+    reduce_scatter_v = 9
+    reduce_scatter_single = 10
+    all_to_all_single = 11
+    all_to_all_v_single = 12
+    all_to_all = 13
+    barrier = 14
+    scatter = 15
+    gather = 16
+    gather_single = 17
+    split = 18
+    new_window = 19
+    finalize = 20
+    batch_op_issue = 21
+
+class WorkStatus(_Number):
+    NOT_STARTED = 0
+    INPROGRESS = 1
+    COMPLETED = 2
+    TIMEDOUT = 3
+    ERROR = 4
+
+class P2POpType(_Number):
+    SEND = 0
+    RECV = 1
+
+@final
+class ReduceOp:
+    SUM: ClassVar[ReduceOp]
+    PRODUCT: ClassVar[ReduceOp]
+    MIN: ClassVar[ReduceOp]
+    MAX: ClassVar[ReduceOp]
+    BAND: ClassVar[ReduceOp]
+    BOR: ClassVar[ReduceOp]
+    BXOR: ClassVar[ReduceOp]
+    AVG: ClassVar[ReduceOp]
+    def __new__(cls, opType: RedOpType) -> ReduceOp: ...
+    @classmethod
+    def PREMUL_SUM(cls, factor: SupportsFloat | SupportsIndex, /) -> ReduceOp: ...
+    @property
+    def type(self) -> RedOpType: ...
+    def __copy__(self) -> ReduceOp: ...
+    def __deepcopy__(self, memo: dict[int, Any], /) -> ReduceOp: ...
+
+@final
+class TorchWork:
+    def wait(self) -> None: ...
+    def wait_blocking(self) -> None: ...
+    def is_completed(self) -> bool: ...
+    def _set_status(self, status: WorkStatus, /) -> None: ...
+
+@final
+class P2POp:
+    type: P2POpType
+    tensor: torch.Tensor
+    peer: int
+    def __new__(cls, type: P2POpType, tensor: torch.Tensor, peer: int) -> P2POp: ...
+
+@final
+class BatchSendRecv:
+    @property
+    def ops(self) -> list[P2POp]: ...
+    @ops.setter
+    def ops(self, value: list[P2POp], /) -> None: ...
+    def send(self, tensor: torch.Tensor, dst: SupportsIndex) -> None: ...
+    def recv(self, tensor: torch.Tensor, src: SupportsIndex) -> None: ...
+    def issue(
+        self, async_op: bool = False, options: BatchP2POptions | None = None
+    ) -> TorchWork: ...
+
+_Tensors = list[torch.Tensor] | tuple[torch.Tensor, ...]
+_Splits = list[int] | tuple[int, ...]
+_Hints = dict[str, str]
+
+@final
+class TorchComm:
+    def send(
+        self,
+        tensor: torch.Tensor,
+        dst: SupportsIndex,
+        async_op: bool = False,
+        hints: _Hints | None = None,
+        timeout: timedelta | None = None,
+    ) -> TorchWork: ...
+    def recv(
+        self,
+        tensor: torch.Tensor,
+        src: SupportsIndex,
+        async_op: bool = False,
+        hints: _Hints | None = None,
+        timeout: timedelta | None = None,
+    ) -> TorchWork: ...
+    def broadcast(
+        self,
+        tensor: torch.Tensor,
+        root: SupportsIndex,
+        async_op: bool = False,
+        hints: _Hints | None = None,
+        timeout: timedelta | None = None,
+    ) -> TorchWork: ...
+    def all_reduce(
+        self,
+        tensor: torch.Tensor,
+        op: ReduceOp,
+        async_op: bool = False,
+        hints: _Hints | None = None,
+        timeout: timedelta | None = None,
+    ) -> TorchWork: ...
+    def reduce(
+        self,
+        tensor: torch.Tensor,
+        root: SupportsIndex,
+        op: ReduceOp,
+        async_op: bool = False,
+        hints: _Hints | None = None,
+        timeout: timedelta | None = None,
+    ) -> TorchWork: ...
+    def all_gather(
+        self,
+        tensor_list: _Tensors,
+        tensor: torch.Tensor,
+        async_op: bool = False,
+        hints: _Hints | None = None,
+        timeout: timedelta | None = None,
+    ) -> TorchWork: ...
+    def all_gather_v(
+        self,
+        tensor_list: _Tensors,
+        tensor: torch.Tensor,
+        async_op: bool = False,
+        hints: _Hints | None = None,
+        timeout: timedelta | None = None,
+    ) -> TorchWork: ...
+    def all_gather_single(
+        self,
+        output: torch.Tensor,
+        input: torch.Tensor,
+        async_op: bool = False,
+        hints: _Hints | None = None,
+        timeout: timedelta | None = None,
+    ) -> TorchWork: ...
+    def reduce_scatter(
+        self,
+        output: torch.Tensor,
+        input_list: _Tensors,
+        op: ReduceOp,
+        async_op: bool = False,
+        hints: _Hints | None = None,
+        timeout: timedelta | None = None,
+    ) -> TorchWork: ...
+    def reduce_scatter_v(
+        self,
+        output: torch.Tensor,
+        input_list: _Tensors,
+        op: ReduceOp,
+        async_op: bool = False,
+        hints: _Hints | None = None,
+        timeout: timedelta | None = None,
+    ) -> TorchWork: ...
+    def reduce_scatter_single(
+        self,
+        output: torch.Tensor,
+        input: torch.Tensor,
+        op: ReduceOp,
+        async_op: bool = False,
+        hints: _Hints | None = None,
+        timeout: timedelta | None = None,
+    ) -> TorchWork: ...
+    def all_to_all(
+        self,
+        output_tensor_list: _Tensors,
+        input_tensor_list: _Tensors,
+        async_op: bool = False,
+        hints: _Hints | None = None,
+        timeout: timedelta | None = None,
+    ) -> TorchWork: ...
+    def all_to_all_single(
+        self,
+        output: torch.Tensor,
+        input: torch.Tensor,
+        async_op: bool = False,
+        hints: _Hints | None = None,
+        timeout: timedelta | None = None,
+    ) -> TorchWork: ...
+    def all_to_all_v_single(
+        self,
+        output: torch.Tensor,
+        input: torch.Tensor,
+        output_split_sizes: _Splits,
+        input_split_sizes: _Splits,
+        async_op: bool = False,
+        hints: _Hints | None = None,
+        timeout: timedelta | None = None,
+    ) -> TorchWork: ...
+    def barrier(
+        self,
+        async_op: bool = False,
+        hints: _Hints | None = None,
+        timeout: timedelta | None = None,
+    ) -> TorchWork: ...
+    def scatter(
+        self,
+        output_tensor: torch.Tensor,
+        input_tensor_list: _Tensors,
+        root: SupportsIndex,
+        async_op: bool = False,
+        hints: _Hints | None = None,
+        timeout: timedelta | None = None,
+    ) -> TorchWork: ...
+    def gather(
+        self,
+        output_tensor_list: _Tensors,
+        input_tensor: torch.Tensor,
+        root: SupportsIndex,
+        async_op: bool = False,
+        hints: _Hints | None = None,
+        timeout: timedelta | None = None,
+    ) -> TorchWork: ...
+    def gather_single(
+        self,
+        output: torch.Tensor,
+        input: torch.Tensor,
+        root: SupportsIndex,
+        async_op: bool = False,
+        hints: _Hints | None = None,
+        timeout: timedelta | None = None,
+    ) -> TorchWork: ...
+    def finalize(self) -> None: ...
+    def get_rank(self) -> int: ...
+    def get_size(self) -> int: ...
+    def get_name(self) -> str: ...
+    def get_options(self) -> CommOptions: ...
+    def get_device(self) -> torch.device: ...
+    def get_backend(self) -> str: ...
+    def get_backend_version(self) -> str: ...
+    def set_timeout(self, timeout: timedelta) -> None: ...
+    def abort(self) -> None: ...
+    def is_abort_supported(self) -> bool: ...
+    def is_aborted(self) -> bool: ...
+    def split(
+        self,
+        ranks: Sequence[int],
+        name: str,
+        hints: _Hints | None = None,
+        timeout: timedelta | None = None,
+    ) -> TorchComm | None: ...
+    def batch_op_create(self) -> BatchSendRecv: ...
+    def __copy__(self) -> TorchComm: ...
+    def __deepcopy__(self, memo: dict[int, Any], /) -> TorchComm: ...
+
+class _Store(Protocol):
+    def set(self, key: str, value: bytes) -> None: ...
+    def get(self, key: str, seconds: float) -> bytes: ...
+    def add(self, key: str, amount: int) -> int: ...
+
+def _new_comm(
+    backend: str,
+    name: str,
+    device_type: str,
+    device_index: int | None,
+    rank: int,
+    size: int,
+    timeout: timedelta,
+    abort_process: bool,
+    store: _Store | None,
+    hints: Mapping[str, str] | None,
+) -> TorchComm: ...
+def _is_backend_registered(name: str, /) -> bool: ...
+def _option(variable: str, /) -> Any: ...
+def _at_exit() -> None: ...
