@@ -57,8 +57,8 @@ build: env
 
 demo: build
 	$(TORCHRUN) examples/all_reduce.py
-	$(TORCHRUN) examples/train_digits.py
-	$(TORCHRUN) -m torchcomms.bench --peer gloo
+	$(TORCHRUN) examples/train_digits.py --check
+	$(TORCHRUN) -m torchcomms.bench --against gloo
 
 # Warnings are errors in whatever a test target builds.
 lint test test-c test-sanitizers test-model test-python: export WERROR = 1

@@ -122,7 +122,7 @@ def train(team, data, options, title):
             team.settle()
             optimizer.step()
             losses.append(whole_loss)
-        epochs.set_postfix(loss=f"{losses[-1].item():.4f}")
+        epochs.set_postfix_str(f"loss {losses[-1].item():.4f}", refresh=False)
     return model, torch.stack(losses)
 
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Times of the collectives, ours beside a peer's: `python -m torchcomms.bench --help`."""
+"""Times of the collectives, ours beside a peer's: `python -m torchcomms.bench`."""

@@ -27,7 +27,8 @@ def _list_of(known):
         unknown = [name for name in names if name not in known]
         if unknown or not names:
             raise argparse.ArgumentTypeError(
-                f"unknown: {', '.join(unknown) or repr(text)}; known: {', '.join(known)}"
+                f"unknown: {', '.join(unknown) or repr(text)}; "
+                f"known: {', '.join(known)}"
             )
         return names
 
