@@ -306,9 +306,6 @@ take_envelope(tc_native *comm, tc_p2p_peer *peer)
         report_nonsense(comm, peer, &piece);
         return false;
     }
-    if (piece.bytes <= TC_SHM_PIECE_INLINE) {
-        data = piece.inlined;
-    }
     if (piece.type == TC_P2P_WITHDRAW) {
         withdraw_kept(peer, piece.message);
     } else {

@@ -106,9 +106,6 @@ try_send(tc_native *comm, tc_p2p_peer *peer, tc_p2p_part *part)
     if (is_eager(part)) {
         piece.type = TC_P2P_EAGER;
         piece.bytes = (uint32_t)part->total;
-        if (part->total <= TC_SHM_PIECE_INLINE) {
-            slot = piece.inlined;
-        }
         tc_copy_to_slot(slot, part->buf, part->total);
         tc_shm_lane_publish(&peer->eager_out, &piece);
         tc_p2p_part_end(comm, part);
