@@ -111,11 +111,37 @@ check_redop(const tc_call *call, tc_error *err)
     return TC_OK;
 }
 
+/* Operations whose blocks are all like the rank's own buffer. */
+static bool
+is_even(tc_op_kind kind)
+{
+    return kind == TC_OP_ALL_GATHER || kind == TC_OP_ALL_GATHER_SINGLE ||
+           kind == TC_OP_REDUCE_SCATTER || kind == TC_OP_REDUCE_SCATTER_SINGLE;
+}
+
+static tc_status
+check_even(const char *name, const tc_call *call, const tc_blocks *blocks, int32_t size,
+           tc_error *err)
+{
+    for (int32_t r = 0; is_even(call->kind) && r < size; r++) {
+        uint64_t count = blocks->counts != NULL ? blocks->counts[r] : blocks->count;
+
+        if (count != call->count) {
+            return tc_error_set(err, TC_ERR_INVALID_ARGUMENT,
+                                "%s[%d] has %llu elements, expected %llu", name, r,
+                                (unsigned long long)count,
+                                (unsigned long long)call->count);
+        }
+    }
+    return TC_OK;
+}
+
 /* Of a rooted operation only the root has the blocks. */
 static tc_status
 check_gather(const tc_call *call, bool has_blocks, int32_t size, tc_error *err)
 {
     TC_TRY(check_buffer("input", call->in, call->dtype, call->count, err));
+    TC_TRY(check_even("output", call, &call->out_blocks, size, err));
     return has_blocks ? check_blocks("output", &call->out_blocks, call->dtype, size, err)
                       : TC_OK;
 }
@@ -124,6 +150,7 @@ static tc_status
 check_scatter(const tc_call *call, bool has_blocks, int32_t size, tc_error *err)
 {
     TC_TRY(check_buffer("output", call->out, call->dtype, call->count, err));
+    TC_TRY(check_even("input", call, &call->in_blocks, size, err));
     return has_blocks ? check_blocks("input", &call->in_blocks, call->dtype, size, err)
                       : TC_OK;
 }

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/dtype.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "core/object.h"
 #include "core/registry.h"
 
@@ -128,6 +129,7 @@ tc_comm_create(const tc_comm_options *options, struct tc_engine *engine,
     tc_comm *comm;
     tc_status status;
 
+    TC_TRY(tc_log_configure(err));
     TC_TRY(tc_registry_find(options->backend, options->device.type, &backend, err));
     TC_TRY(check_rank_and_size(options, err));
     TC_TRY(tc_comm_alloc(options, backend, engine, &comm, err));
@@ -138,6 +140,8 @@ tc_comm_create(const tc_comm_options *options, struct tc_engine *engine,
         tc_comm_free(comm);
         return status;
     }
+    TC_LOG(CORE, INFO, "communicator '%s': rank %d of %d on backend %s", comm->name,
+           comm->rank, comm->size, backend->name);
     *comm_p = comm;
     return TC_OK;
 }

@@ -51,7 +51,6 @@ make_blocks(int32_t r, int32_t size, uint64_t count)
     return buf;
 }
 
-/* Two rounds of the same call at once: async ones queue up behind each other. */
 static void
 run_call(tc_comm *comm, tc_call *call)
 {
@@ -188,6 +187,48 @@ check_blocks(const setting *s)
     free(out);
 }
 
+/* Lists of tensors, as the Python face passes them. */
+static void
+check_lists(const setting *s)
+{
+    int32_t n = s->size;
+    int64_t *in = make_blocks(s->rank, n, s->count);
+    int64_t *out = make(s->count * (uint64_t)n);
+    void **in_ptrs = calloc((size_t)n, sizeof(void *));
+    void **out_ptrs = calloc((size_t)n, sizeof(void *));
+    uint64_t *counts = calloc((size_t)n, sizeof(uint64_t));
+    tc_call call = {.kind = TC_OP_REDUCE_SCATTER, .dtype = TC_INT64,
+                    .redop = TC_REDOP_SUM, .async = s->async, .count = s->count,
+                    .out = out};
+
+    CHECK(in_ptrs != NULL && out_ptrs != NULL && counts != NULL);
+    for (int32_t r = 0; r < n; r++) {
+        in_ptrs[r] = in + s->count * (uint64_t)r;
+        out_ptrs[r] = out + s->count * (uint64_t)(n - 1 - r);
+        counts[r] = s->count;
+    }
+    call.in_blocks = (tc_blocks){.ptrs = in_ptrs, .counts = counts};
+    run_call(s->comm, &call);
+    for (uint64_t i = 0; i < s->count; i++) {
+        CHECK(out[i] == value_sum(n, s->rank, i));
+    }
+    call.kind = TC_OP_ALL_GATHER;
+    call.out = NULL;
+    call.in = in;
+    call.out_blocks = (tc_blocks){.ptrs = out_ptrs, .counts = counts};
+    run_call(s->comm, &call);
+    for (int32_t r = 0; r < n; r++) {
+        for (uint64_t i = 0; i < s->count; i++) {
+            CHECK(((int64_t *)out_ptrs[r])[i] == value(r, 0, i));
+        }
+    }
+    free(in);
+    free(out);
+    free(in_ptrs);
+    free(out_ptrs);
+    free(counts);
+}
+
 /* Blocks of different lengths, some empty, at scattered addresses. */
 static void
 check_uneven(const setting *s)
@@ -236,6 +277,7 @@ check_all(const setting *s)
     }
     check_gathers(s);
     check_blocks(s);
+    check_lists(s);
     check_uneven(s);
     run_call(s->comm, &barrier);
 }

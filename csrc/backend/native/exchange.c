@@ -21,14 +21,22 @@ shows_blocks(tc_op_kind kind)
     return form == TC_FORM_SCATTER || form == TC_FORM_EXCHANGE;
 }
 
+/* Elements of a block, or of the one buffer; the same on every rank. */
+static uint64_t
+shown_count(const tc_call *call)
+{
+    return call->kind == TC_OP_BARRIER             ? 0
+           : call->kind == TC_OP_ALL_TO_ALL_SINGLE ? call->in_blocks.count
+                                                   : call->count;
+}
+
 /* Bytes this rank shows to the others; every rank computes the same number. */
 static uint64_t
 shown_bytes(const tc_native *comm, const tc_call *call)
 {
-    if (shows_blocks(call->kind)) {
-        return call->in_blocks.count * elem_bytes(call) * (uint64_t)comm->size;
-    }
-    return call->kind == TC_OP_BARRIER ? 0 : call->count * elem_bytes(call);
+    uint64_t bytes = shown_count(call) * elem_bytes(call);
+
+    return shows_blocks(call->kind) ? bytes * (uint64_t)comm->size : bytes;
 }
 
 bool
@@ -40,24 +48,16 @@ tc_native_fits_exchange(const tc_native *comm, const tc_call *call)
     case TC_OP_BARRIER:
         return true;
     case TC_OP_ALL_REDUCE:
-        break;
     case TC_OP_ALL_GATHER:
     case TC_OP_ALL_GATHER_SINGLE:
-        if (call->out_blocks.counts != NULL) {
-            return false;
-        }
-        break;
     case TC_OP_REDUCE_SCATTER:
     case TC_OP_REDUCE_SCATTER_SINGLE:
     case TC_OP_ALL_TO_ALL_SINGLE:
-        if (call->in_blocks.counts != NULL || call->in_blocks.count > limit) {
-            return false;
-        }
-        break;
-    default:
+        /* The count first: bytes of a huge one would overflow. */
+        return shown_count(call) <= limit && shown_bytes(comm, call) <= limit;
+    default: /* rooted, or only pairs of ranks know the sizes */
         return false;
     }
-    return call->count <= limit && shown_bytes(comm, call) <= limit;
 }
 
 /* Writes what the others will read: one buffer, or the blocks one behind the other. */
@@ -71,7 +71,7 @@ show(const tc_native *comm, const tc_call *call, uint8_t *dst, uint64_t bytes)
     } else if (call->in_blocks.ptrs == NULL) {
         tc_copy_to_slot(dst, call->in_blocks.base, bytes);
     } else {
-        uint64_t block = call->in_blocks.count * elem;
+        uint64_t block = shown_count(call) * elem;
 
         for (int32_t r = 0; r < comm->size; r++) {
             tc_copy_to_slot(dst + block * (uint64_t)r, call->in_blocks.ptrs[r], block);
@@ -138,7 +138,7 @@ combine_blocks(tc_native *comm, tc_op *op, uint64_t bytes)
     uint64_t number = tc_native_op_of(op)->exchange;
     uint64_t elem = elem_bytes(call);
     bool blocks = shows_blocks(call->kind);
-    uint64_t block = blocks ? call->in_blocks.count * elem : bytes;
+    uint64_t block = blocks ? shown_count(call) * elem : bytes;
     uint64_t offset = blocks ? block * (uint64_t)comm->rank : 0;
 
     for (int32_t r = 0; r < comm->size; r++) {

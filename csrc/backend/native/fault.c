@@ -8,6 +8,7 @@
 #include "backend/native/state.h"
 #include "base/dtype.h"
 #include "base/error.h"
+#include "base/log.h"
 
 enum { UNSET, WRITING, READABLE };
 
@@ -35,6 +36,8 @@ tc_native_break(tc_native *comm, tc_status status, int32_t culprit, const char *
     for (int32_t r = 0; r < comm->size; r++) {
         tc_bell_ring(&comm->segment->pages[r]->bell);
     }
+    TC_LOG(NATIVE, INFO, "communicator '%s' broken by rank %d: %.300s", comm->name,
+           comm->rank, state->message);
 }
 
 static void

@@ -9,6 +9,7 @@
 #include "backend/native/state.h"
 #include "base/affinity.h"
 #include "base/error.h"
+#include "base/log.h"
 
 /* Polls before a yield where every rank has a CPU: 50 to 100 us, twice a sleep and a
  * wake-up; none where ranks share CPUs (engine facts, section 3). */
@@ -84,6 +85,8 @@ decide_spinning(tc_native *comm, tc_error *err)
                       ? 0
                       : SPINS;
     free(masks);
+    TC_LOG(NATIVE, DEBUG, "communicator '%s': %u spins before a yield", comm->name,
+           comm->spins);
     return TC_OK;
 }
 
