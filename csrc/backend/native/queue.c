@@ -12,16 +12,28 @@
 /* Collectives one pass may finish. */
 #define PASS_OPS 16
 
+/* Values of `busy`. WANTED: somebody found it held and may have gone to sleep over it, so
+ * who frees it rings the bell. */
+enum { FREE, HELD, WANTED };
+
 static bool
 try_lock(tc_native *comm)
 {
-    return tc_load_relaxed_u32(&comm->busy) == 0 && tc_cas_acq_rel_u32(&comm->busy, 0, 1);
+    while (!tc_cas_acq_rel_u32(&comm->busy, FREE, HELD)) {
+        if (tc_load_relaxed_u32(&comm->busy) == WANTED ||
+            tc_cas_acq_rel_u32(&comm->busy, HELD, WANTED)) {
+            return false;
+        }
+    }
+    return true;
 }
 
 static void
 unlock(tc_native *comm)
 {
-    tc_store_release_u32(&comm->busy, 0);
+    if (tc_exchange_acq_rel_u32(&comm->busy, FREE) == WANTED) {
+        tc_bell_ring(&comm->segment->pages[comm->rank]->bell);
+    }
 }
 
 static void

@@ -55,7 +55,7 @@ struct tc_native_op {
 /* One communicator.
  *
  * Invariants. Everything below `busy` is read and written only by the thread that has
- * set `busy` from 0 to 1, except `inbox`, a stack that any thread pushes to. Collectives
+ * taken `busy` (see queue.c), except `inbox`, a stack that any thread pushes to. Collectives
  * run one after the other in the order of `head`; only `head` has started. Operations are
  * completed by the holder of `busy`, so none ends while a thread is inside its step. */
 struct tc_native {
