@@ -6,8 +6,8 @@
  *       tests/c/support/ranks.c build/release/libtorchcomms.a -lm -ldl -pthread \
  *       -o build/p2p_rates && build/p2p_rates
  *
- * The machine moves under a benchmark (engine facts, section 0): the round trip of a bare
- * cache line between the same two processes is printed beside each row. */
+ * The machine moves under a benchmark (engine facts, section 0): the round trip of a
+ * bare cache line between the same two processes is printed beside each row. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -81,8 +81,8 @@ trip(tc_comm *comm, int32_t rank, uint8_t *buf, uint64_t bytes)
 static void
 body(tc_test_rank *self)
 {
-    static const uint64_t sizes[] = {8, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 1 << 20,
-                                     MOST};
+    static const uint64_t sizes[] = {8,        1 << 10, 4 << 10, 16 << 10,
+                                     64 << 10, 1 << 20, MOST};
     tc_comm *comm = tc_test_comm(self, 60);
     uint8_t *buf = malloc(MOST);
     double times[ROUNDS];
@@ -120,8 +120,8 @@ body(tc_test_rank *self)
 int
 main(void)
 {
-    void *line = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
-                      0);
+    void *line =
+        mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
     CHECK(line != MAP_FAILED);
     tc_test_run_processes(2, body, line, NULL);

@@ -160,6 +160,11 @@ def test_a_mismatch_names_both_sides(ranks, count, eager):
         assert f"rank 1 receives {count} int32" in sender
 
 
+def recv_for_ever(comm, tensor):
+    while True:
+        comm.recv(tensor, 1, False)
+
+
 def die_in_the_middle(me):
     comm = me.comm()
     large = torch.zeros(64 << 20, dtype=torch.uint8)
@@ -168,8 +173,7 @@ def die_in_the_middle(me):
         works.append(comm.barrier(True))
         os.kill(os.getpid(), signal.SIGKILL)
     with pytest.raises(RuntimeError) as caught:
-        while True:
-            comm.recv(large, 1, False)
+        recv_for_ever(comm, large)
     return str(caught.value)
 
 

@@ -102,7 +102,8 @@ tc_p2p_peer_get(tc_native *comm, int32_t rank, tc_p2p_peer **peer_p, tc_error *e
         tc_shm_lane_open_writer(comm->segment, TC_SHM_LANE_EAGER, rank,
                                 &peer->eager_out);
         tc_shm_lane_open_writer(comm->segment, TC_SHM_LANE_BULK, rank, &peer->bulk_out);
-        tc_shm_lane_open_reader(comm->segment, TC_SHM_LANE_EAGER, rank, &peer->eager_in);
+        tc_shm_lane_open_reader(comm->segment, TC_SHM_LANE_EAGER, rank,
+                                &peer->eager_in);
         tc_shm_lane_open_reader(comm->segment, TC_SHM_LANE_BULK, rank, &peer->bulk_in);
         state->peers[rank] = peer;
         state->open[state->open_count++] = rank;
@@ -111,7 +112,8 @@ tc_p2p_peer_get(tc_native *comm, int32_t rank, tc_p2p_peer **peer_p, tc_error *e
     return TC_OK;
 }
 
-/* Without memory for a peer's table its messages stay in the lane until there is some. */
+/* Without memory for a peer's table its messages stay in the lane until there is some.
+ */
 static void
 hear(tc_native *comm, int32_t rank)
 {
@@ -252,7 +254,8 @@ tc_native_p2p_step_locked(tc_native *comm)
     tc_p2p_peers_discover(comm);
     state->turn++;
     for (int32_t i = 0; i < state->open_count; i++) {
-        int32_t at = (int32_t)((state->turn + (uint32_t)i) % (uint32_t)state->open_count);
+        int32_t at =
+            (int32_t)((state->turn + (uint32_t)i) % (uint32_t)state->open_count);
 
         moved = tc_p2p_peer_step(comm, state->peers[state->open[at]]) || moved;
     }

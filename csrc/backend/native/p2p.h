@@ -21,8 +21,8 @@ enum {
 /* `type` of a piece. On the eager lane: */
 typedef enum tc_p2p_piece {
     TC_P2P_EAGER = 1, /* a whole message */
-    TC_P2P_OFFER,     /* the envelope of a large one */
-    TC_P2P_WITHDRAW,  /* the offer's send has ended: no data will come */
+    TC_P2P_OFFER, /* the envelope of a large one */
+    TC_P2P_WITHDRAW, /* the offer's send has ended: no data will come */
     /* on the bulk lane, messages in the order of the grants: */
     TC_P2P_DATA,
     TC_P2P_GIVE_UP, /* of a granted message no more will come */
@@ -31,7 +31,7 @@ typedef enum tc_p2p_piece {
 /* The one answer to an offer. */
 typedef enum tc_p2p_verdict {
     TC_P2P_GRANTED = 1,
-    TC_P2P_REFUSED,   /* the matching recv wants something else */
+    TC_P2P_REFUSED, /* the matching recv wants something else */
     TC_P2P_WITHDRAWN, /* taken note that no data will come */
 } tc_p2p_verdict;
 
@@ -44,7 +44,7 @@ typedef struct tc_p2p_part {
     uint8_t *buf;
     uint64_t total; /* bytes */
     uint64_t order; /* recv: counts the posted recvs of this rank */
-    int32_t peer;   /* TC_ANY_SOURCE until it is matched */
+    int32_t peer; /* TC_ANY_SOURCE until it is matched */
     int32_t tag;
     uint8_t kind; /* tc_op_kind */
     uint8_t dtype;
@@ -54,7 +54,7 @@ typedef struct tc_p2p_part {
  * with its last part; the first error is its own. */
 typedef struct tc_p2p_op {
     tc_native_op base;
-    uint64_t left;      /* parts that have not ended */
+    uint64_t left; /* parts that have not ended */
     tc_p2p_part *parts; /* batch: an array, else NULL */
     tc_p2p_part one;
     tc_status status;
@@ -68,12 +68,12 @@ typedef struct tc_p2p_queue {
 } tc_p2p_queue;
 
 /* A large message between its envelope and its last piece, at the sender. Invariant: an
- * offer is over when its answer has been read and, if that was a grant, its last piece or
- * a give-up has been published. */
+ * offer is over when its answer has been read and, if that was a grant, its last piece
+ * or a give-up has been published. */
 typedef struct tc_p2p_offer {
     uint64_t message; /* 0: free */
     tc_p2p_part *part; /* NULL: its send has ended */
-    bool withdraw;     /* the peer has to be told */
+    bool withdraw; /* the peer has to be told */
 } tc_p2p_offer;
 
 /* A granted message at the receiver. */
@@ -98,15 +98,15 @@ typedef struct tc_p2p_kept {
 
 /* Everything between this rank and one other.
  *
- * Invariants. Messages of a pair are numbered by their sender in the order of its calls,
- * and their envelopes are in the eager lane in that order. `stream` is the offer whose
- * grant was read last and whose data is not all published; the next grant is read after
- * it. `kept` is in order of arrival, and no posted recv matches anything in it.
+ * Invariants. Messages of a pair are numbered by their sender in the order of its
+ * calls, and their envelopes are in the eager lane in that order. `stream` is the offer
+ * whose grant was read last and whose data is not all published; the next grant is read
+ * after it. `kept` is in order of arrival, and no posted recv matches anything in it.
  * `debts` of the state counts offers and incoming messages without a part. */
 typedef struct tc_p2p_peer {
     int32_t rank;
     bool announced; /* own bit is set in the peer's `senders` */
-    bool heard;     /* the peer's bit is set in the own `senders`: lanes may be read */
+    bool heard; /* the peer's bit is set in the own `senders`: lanes may be read */
     /* to the peer */
     tc_shm_lane eager_out;
     tc_shm_lane bulk_out;
@@ -129,14 +129,14 @@ typedef struct tc_p2p_peer {
     uint32_t kept_offers; /* of them */
     uint32_t incoming_count;
     uint64_t incoming_first; /* index of the oldest, modulo TC_P2P_INCOMING */
-    uint64_t answered;       /* answers written so far */
+    uint64_t answered; /* answers written so far */
     tc_p2p_incoming incoming[TC_P2P_INCOMING];
 } tc_p2p_peer;
 
 /* Of one communicator. */
 typedef struct tc_p2p_state {
     tc_p2p_peer **peers; /* by rank; NULL until it is needed */
-    int32_t *open;       /* the ranks that are not NULL */
+    int32_t *open; /* the ranks that are not NULL */
     int32_t open_count;
     uint32_t turn; /* which of them comes first in the next pass */
     tc_p2p_queue any;
@@ -204,7 +204,8 @@ tc_p2p_queue_unlink(tc_p2p_queue *queue, tc_p2p_part *part)
 void
 tc_p2p_part_end(tc_native *comm, tc_p2p_part *part);
 
-/* Notes an error of the part's operation, unless it has one; the part has still to end. */
+/* Notes an error of the part's operation, unless it has one; the part has still to end.
+ */
 void
 tc_p2p_part_fail(tc_p2p_part *part, tc_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -7,8 +7,8 @@
 /* Why a part ends that nothing has moved for. */
 typedef struct verdict {
     uint64_t now_ns; /* deadlines before it are over */
-    bool left;       /* everything ends: the peer has left */
-    bool broken;     /* everything ends with the communicator's cause */
+    bool left; /* everything ends: the peer has left */
+    bool broken; /* everything ends with the communicator's cause */
 } verdict;
 
 static bool
@@ -69,8 +69,9 @@ describe_kept(const tc_p2p_peer *peer, char *text, size_t capacity)
     if (peer->kept_count == 0) {
         snprintf(text, capacity, "nothing has arrived");
     } else {
-        snprintf(text, capacity, "no such message has arrived; %u with other tags wait, "
-                                 "the first has tag %d",
+        snprintf(text, capacity,
+                 "no such message has arrived; %u with other tags wait, "
+                 "the first has tag %d",
                  peer->kept_count, peer->kept->tag);
     }
 }
@@ -129,8 +130,8 @@ end_incoming(tc_native *comm, tc_p2p_peer *peer, const verdict *why)
     }
 }
 
-/* Whether messages are in the lane for which there was no room: what a posted recv waits
- * for may be behind them. */
+/* Whether messages are in the lane for which there was no room: what a posted recv
+ * waits for may be behind them. */
 static bool
 has_unread(const tc_p2p_peer *peer)
 {

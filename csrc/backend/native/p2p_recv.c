@@ -13,12 +13,12 @@
 static void
 report_nonsense(tc_native *comm, tc_p2p_peer *peer, const tc_shm_piece *piece)
 {
-    tc_native_break(comm, TC_ERR_INTERNAL, peer->rank,
-                    "rank %d got an impossible piece from rank %d: type %u, message %llu, "
-                    "%u of %llu bytes",
-                    comm->rank, peer->rank, piece->type,
-                    (unsigned long long)piece->message, piece->bytes,
-                    (unsigned long long)piece->total);
+    tc_native_break(
+        comm, TC_ERR_INTERNAL, peer->rank,
+        "rank %d got an impossible piece from rank %d: type %u, message %llu, "
+        "%u of %llu bytes",
+        comm->rank, peer->rank, piece->type, (unsigned long long)piece->message,
+        piece->bytes, (unsigned long long)piece->total);
 }
 
 /* Answers and deliveries ----------------------------------------------------------- */
@@ -219,7 +219,8 @@ find_tag(const tc_p2p_queue *queue, int32_t tag)
     return part;
 }
 
-/* Takes the recv that was posted first of those that a message from this peer matches. */
+/* Takes the recv that was posted first of those that a message from this peer matches.
+ */
 static tc_p2p_part *
 match(tc_native *comm, tc_p2p_peer *peer, int32_t tag)
 {
@@ -280,7 +281,8 @@ is_possible_envelope(const tc_p2p_peer *peer, const tc_shm_piece *piece)
 {
     switch (piece->type) {
     case TC_P2P_EAGER:
-        return piece->bytes <= peer->eager_in.slot_bytes && piece->bytes == piece->total;
+        return piece->bytes <= peer->eager_in.slot_bytes &&
+               piece->bytes == piece->total;
     case TC_P2P_OFFER:
         return piece->bytes == 0 &&
                peer->kept_offers + peer->incoming_count < TC_P2P_INCOMING;

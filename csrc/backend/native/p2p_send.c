@@ -39,7 +39,8 @@ prepare(tc_native *comm, tc_p2p_peer *peer, const tc_p2p_part *part, tc_error *e
 {
     uint64_t bytes = is_eager(part) && part->total > 0 ? part->total : 1;
 
-    TC_TRY(tc_shm_lane_prepare(&peer->eager_out, comm->segment, whole_pages(bytes), err));
+    TC_TRY(
+        tc_shm_lane_prepare(&peer->eager_out, comm->segment, whole_pages(bytes), err));
     if (!is_eager(part)) {
         uint32_t piece = whole_pages(bulk_piece_bytes(peer, part->total));
 
@@ -81,8 +82,8 @@ offer(tc_p2p_peer *peer, tc_p2p_part *part)
     peer->offer_count++;
 }
 
-/* Puts the next message's envelope into the lane; false when it has to wait. A part that
- * went eagerly has ended. */
+/* Puts the next message's envelope into the lane; false when it has to wait. A part
+ * that went eagerly has ended. */
 static bool
 try_send(tc_native *comm, tc_p2p_peer *peer, tc_p2p_part *part)
 {
@@ -126,9 +127,9 @@ refuse_gone(tc_native *comm, tc_p2p_part *part)
         return false;
     }
     if (tc_p2p_has_left(comm, part->peer)) {
-        tc_p2p_part_fail(part, TC_ERR_PEER_CLOSED, "%s: rank %d has left communicator '%s'",
-                         tc_p2p_part_describe(part, text, sizeof(text)), part->peer,
-                         comm->name);
+        tc_p2p_part_fail(
+            part, TC_ERR_PEER_CLOSED, "%s: rank %d has left communicator '%s'",
+            tc_p2p_part_describe(part, text, sizeof(text)), part->peer, comm->name);
         tc_p2p_part_end(comm, part);
     } else {
         tc_p2p_report_death(comm, part, part->peer);
@@ -219,11 +220,10 @@ fail_refused(tc_p2p_part *part, const tc_shm_grant *answer)
     char mine[TC_P2P_SIZE_TEXT];
     char theirs[TC_P2P_SIZE_TEXT];
 
-    tc_p2p_part_fail(part, TC_ERR_MISMATCH,
-                     "send of %s to rank %d tag %d: rank %d receives %s",
-                     tc_p2p_size_describe(part->total, part->dtype, mine), part->peer,
-                     part->tag, part->peer,
-                     tc_p2p_size_describe(answer->total, answer->dtype, theirs));
+    tc_p2p_part_fail(
+        part, TC_ERR_MISMATCH, "send of %s to rank %d tag %d: rank %d receives %s",
+        tc_p2p_size_describe(part->total, part->dtype, mine), part->peer, part->tag,
+        part->peer, tc_p2p_size_describe(answer->total, answer->dtype, theirs));
 }
 
 /* Reads the next answer; false when there is none. */
@@ -295,7 +295,8 @@ step_offers(tc_native *comm, tc_p2p_peer *peer)
     bool moved = false;
 
     for (int i = 0; i < PASS_PIECES && peer->offer_count > 0; i++) {
-        if (!(peer->stream != NULL ? stream_piece(comm, peer) : read_answer(comm, peer))) {
+        if (!(peer->stream != NULL ? stream_piece(comm, peer)
+                                   : read_answer(comm, peer))) {
             return moved;
         }
         moved = true;
