@@ -123,10 +123,15 @@ comm_finalize(PyObject *obj, PyObject *Py_UNUSED(none))
     status = tc_comm_finalize(comm, &interrupt, &err);
     tc_py_pause_end(&pause);
     tc_py_garbage_check(tc_py_state_of(Py_TYPE(obj)));
-    if (status == TC_ERR_ABORTED || (status == TC_OK && !PyErr_Occurred())) {
-        Py_RETURN_NONE;
+    /* Whoever aborted it knows. */
+    if (tc_comm_is_aborted(comm) &&
+        (status == TC_ERR_ABORTED || status == TC_ERR_BROKEN)) {
+        status = TC_OK;
     }
-    return tc_py_raise(status, &err);
+    if (status != TC_OK || PyErr_Occurred()) {
+        return tc_py_raise(status, &err);
+    }
+    Py_RETURN_NONE;
 }
 
 PyDoc_STRVAR(get_rank_doc, "get_rank($self, /)\n--\n\nThis process's rank.");
