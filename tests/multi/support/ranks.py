@@ -167,6 +167,7 @@ class Pool:
         self.size = size
         self.zygote = zygote
         self.failed = False
+        self.call_folder = None
         self.folder = tempfile.mkdtemp(dir=zygote.folder.name)
         request = {"size": size, "env": dict(env or {}), "whole_exit": whole_exit}
         self.workers = [
@@ -179,12 +180,12 @@ class Pool:
         """Begins function(rank, *args, **kwargs) on every rank."""
         self._function = function.__qualname__
         self._calls += 1
-        folder = os.path.join(self.folder, f"call{self._calls}")
-        os.mkdir(folder)
+        self.call_folder = pathlib.Path(self.folder, f"call{self._calls}")
+        self.call_folder.mkdir()
         call = {
             "path": function.__code__.co_filename,
             "function": function.__qualname__,
-            "folder": folder,
+            "folder": str(self.call_folder),
             "args": args,
             "kwargs": kwargs,
         }
