@@ -7,6 +7,14 @@
 
 enum { TC_WORK_INLINE_WORDS = 64 };
 
+/* Leaves SET or NONE by one exchange when the work has ended; who finds SET there, or
+ * comes with a function afterwards, runs it. */
+typedef enum tc_work_hook {
+    TC_WORK_HOOK_NONE,
+    TC_WORK_HOOK_SET,
+    TC_WORK_HOOK_PASSED,
+} tc_work_hook;
+
 /* Invariants. `op` is first: the backend gives it back by address. `state` leaves
  * TC_WORK_INPROGRESS by one compare-and-swap; `status` and `error` are written before it
  * by the winner and constant afterwards. A handed-out work holds one reference for the
@@ -18,6 +26,9 @@ struct tc_work {
     tc_status status;
     tc_comm *comm;
     tc_owner owner;
+    uint32_t end_hook; /* tc_work_hook */
+    void (*on_end)(void *ctx); /* constant from TC_WORK_HOOK_SET on, like its ctx */
+    void *on_end_ctx;
     void *arrays; /* copies of the call's arrays: `inline_arrays`, or from malloc */
     uint64_t inline_arrays[TC_WORK_INLINE_WORDS];
     tc_error error;

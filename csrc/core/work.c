@@ -92,6 +92,7 @@ tc_work_take(tc_comm *comm, const tc_call *call)
     work->op.call = *call;
     work->owner = (tc_owner){0};
     work->status = TC_PENDING;
+    tc_store_relaxed_u32(&work->end_hook, TC_WORK_HOOK_NONE);
     tc_store_relaxed_u32(&work->refs, 2);
     tc_store_relaxed_u32(&work->state, TC_WORK_INPROGRESS);
     if (!own_arrays(work, comm->size)) {
@@ -173,8 +174,22 @@ tc_work_complete(tc_op *op, tc_status status)
     work->status = status;
     /* A backend completes once; the swap keeps a fault of its own from ending twice. */
     if (tc_cas_acq_rel_u32(&work->state, TC_WORK_INPROGRESS, end)) {
+        if (tc_exchange_acq_rel_u32(&work->end_hook, TC_WORK_HOOK_PASSED) ==
+            TC_WORK_HOOK_SET) {
+            work->on_end(work->on_end_ctx);
+        }
         tc_fetch_add_relaxed_u64(&comm->ended, 1);
         tc_work_release(work);
+    }
+}
+
+void
+tc_work_on_end(tc_work *work, void (*fn)(void *ctx), void *ctx)
+{
+    work->on_end = fn;
+    work->on_end_ctx = ctx;
+    if (!tc_cas_acq_rel_u32(&work->end_hook, TC_WORK_HOOK_NONE, TC_WORK_HOOK_SET)) {
+        fn(ctx);
     }
 }
 

@@ -38,6 +38,12 @@ tc_work_set_owner(tc_work *work, tc_owner owner);
 tc_work_state
 tc_work_get_state(const tc_work *work);
 
+/* Runs `fn(ctx)` once, when the work has ended: at once where it has already, else on the
+ * thread that ends it, which may hold locks. `fn` neither blocks nor takes a lock, and
+ * calls nothing of this header. At most one for each work. */
+void
+tc_work_on_end(tc_work *work, void (*fn)(void *ctx), void *ctx);
+
 /* The operation it stands for. */
 tc_op_kind
 tc_work_kind(const tc_work *work);

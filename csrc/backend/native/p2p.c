@@ -41,6 +41,9 @@ tc_p2p_part_end(tc_native *comm, tc_p2p_part *part)
     tc_op *op = part->op;
 
     comm->p2p->pending--;
+    if (part->kind == TC_OP_RECV && op->call.source != NULL) {
+        *op->call.source = part->peer;
+    }
     if (--tc_p2p_op_of(op)->left == 0) {
         end_op(comm, op);
     }

@@ -64,6 +64,7 @@ typedef struct tc_call {
     tc_blocks out_blocks;
     const tc_p2p *batch;
     uint64_t batch_count;
+    int32_t *source; /* recv: receives the sender's rank before it ends; may be NULL */
 } tc_call;
 
 #define TC_OP_STATE_BYTES 256
