@@ -16,21 +16,33 @@ if "torch" not in sys.modules and find_spec("torch") is None:
     raise ImportError("torchcomms needs torch, which is not installed")
 
 from torchcomms._backends import (
-    _load_backend,
-    built_backends,
-    is_backend_built,
+    _load_backend as _load_backend,
+)
+from torchcomms._backends import (
+    built_backends as built_backends,
+)
+from torchcomms._backends import (
+    is_backend_built as is_backend_built,
 )
 from torchcomms._bootstrap import new_comm
 from torchcomms._core import (
     BatchSendRecv,
-    OpName,
     P2POp,
-    P2POpType,
-    RedOpType,
     ReduceOp,
     TorchComm,
     TorchWork,
-    WorkStatus,
+)
+from torchcomms._core import (
+    OpName as OpName,
+)
+from torchcomms._core import (
+    P2POpType as P2POpType,
+)
+from torchcomms._core import (
+    RedOpType as RedOpType,
+)
+from torchcomms._core import (
+    WorkStatus as WorkStatus,
 )
 from torchcomms._options import BatchP2POptions, CommOptions, Timeout
 

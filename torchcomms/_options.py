@@ -16,7 +16,7 @@ class Timeout(timedelta):
 
 
 class CommOptions:
-    """Options of a communicator; the environment gives the defaults when it is built."""
+    """Options of a communicator; the environment, as it is now, gives the defaults."""
 
     abort_process_on_timeout_or_error: bool
     timeout: timedelta

@@ -13,8 +13,8 @@ from torchcomms import _core
 _FIRST_DELAY_S = 0.001
 _LAST_DELAY_S = 0.05
 
-# Hosting a store ends with its object, and peers may still be starting: kept for the life
-# of the process, and shared by its communicators.
+# Hosting a store ends with its object, and peers may still be starting: kept for the
+# life of the process, and shared by its communicators.
 _master_stores: dict[tuple[int, str, int, int], Any] = {}
 _master_lock = threading.Lock()
 

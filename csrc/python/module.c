@@ -91,17 +91,19 @@ read_option(tc_option option)
         return status != TC_OK ? tc_py_raise(status, &err) : PyBool_FromLong(flag);
     case OPTION_INT:
         status = tc_option_int(option, &number, &err);
-        return status != TC_OK ? tc_py_raise(status, &err) : PyLong_FromLongLong(number);
+        return status != TC_OK ? tc_py_raise(status, &err)
+                               : PyLong_FromLongLong(number);
     default:
         status = tc_option_string(option, sizeof(text), text, &err);
         return status != TC_OK ? tc_py_raise(status, &err) : PyUnicode_FromString(text);
     }
 }
 
-PyDoc_STRVAR(option_doc,
-             "_option($module, variable, /)\n--\n\n"
-             "The value of an environment variable of torchcomms, or its default; None\n"
-             "where it is not set and has none.");
+PyDoc_STRVAR(
+    option_doc,
+    "_option($module, variable, /)\n--\n\n"
+    "The value of an environment variable of torchcomms, or its default; None\n"
+    "where it is not set and has none.");
 
 static PyObject *
 module_option(PyObject *Py_UNUSED(module), PyObject *variable)
@@ -130,10 +132,11 @@ module_is_backend_registered(PyObject *Py_UNUSED(module), PyObject *name)
     return text == NULL ? NULL : PyBool_FromLong(tc_registry_has(text));
 }
 
-PyDoc_STRVAR(new_comm_doc,
-             "_new_comm($module, /, backend, name, device_type, device_index, rank, size, "
-             "timeout, abort_process, store, hints)\n--\n\n"
-             "What torchcomms.new_comm does once rank, size and store are known.");
+PyDoc_STRVAR(
+    new_comm_doc,
+    "_new_comm($module, /, backend, name, device_type, device_index, rank, size, "
+    "timeout, abort_process, store, hints)\n--\n\n"
+    "What torchcomms.new_comm does once rank, size and store are known.");
 
 static PyMethodDef functions[] = {
     {"_new_comm", (PyCFunction)(void (*)(void))tc_py_new_comm,
@@ -195,8 +198,8 @@ intern_names(tc_py_state *state)
     return 0;
 }
 
-/* Adds enum `name` with members numbered from 0, made by torchcomms._enums; *enum_p may be
- * NULL. */
+/* Adds enum `name` with members numbered from 0, made by torchcomms._enums; *enum_p may
+ * be NULL. */
 static int
 add_enum(PyObject *module, const char *name, const char *const *members, int count,
          PyObject **enum_p)
@@ -238,7 +241,8 @@ add_enums(PyObject *module, tc_py_state *state)
                                            "TIMEDOUT", "ERROR"};
     static const char *const p2ps[] = {"SEND", "RECV"};
 
-    if (add_enum(module, "RedOpType", redops, TC_REDOP_COUNT, &state->redop_enum) != 0 ||
+    if (add_enum(module, "RedOpType", redops, TC_REDOP_COUNT, &state->redop_enum) !=
+            0 ||
         add_enum(module, "OpName", ops, TC_OP_KIND_COUNT, NULL) != 0 ||
         add_enum(module, "WorkStatus", statuses, TC_WORK_ERROR + 1, NULL) != 0) {
         return -1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The CPython face: module state, object layouts and what its files offer each other. */
+/* The CPython face: module state, objects, and what its files offer each other. */
 #ifndef TC_PYTHON_PY_H
 #define TC_PYTHON_PY_H
 
@@ -11,42 +11,40 @@
 #include "core/work.h"
 #include "loop/engine.h"
 
-/* Names of parameters and methods that are looked up on the fast path, interned once. */
-#define TC_PY_NAMES(X)     \
-    X(tensor)              \
-    X(tensor_list)         \
-    X(output)              \
-    X(input)               \
-    X(input_list)          \
-    X(output_tensor)       \
-    X(input_tensor)        \
-    X(output_tensor_list)  \
-    X(input_tensor_list)   \
-    X(output_split_sizes)  \
-    X(input_split_sizes)   \
-    X(root)                \
-    X(dst)                 \
-    X(src)                 \
-    X(op)                  \
-    X(async_op)            \
-    X(hints)               \
-    X(timeout)             \
-    X(options)             \
-    X(ranks)               \
-    X(name)                \
-    X(backend)             \
-    X(device_type)         \
-    X(device_index)        \
-    X(rank)                \
-    X(size)                \
-    X(abort_process)       \
-    X(store)               \
-    X(type)                \
-    X(peer)                \
-    X(is_neg)              \
-    X(is_conj)             \
-    X(days)                \
-    X(seconds)             \
+/* Names of parameters and methods that are looked up at each call, interned once. */
+#define TC_PY_NAMES(X) \
+    X(tensor) \
+    X(tensor_list) \
+    X(output) \
+    X(input) \
+    X(input_list) \
+    X(output_tensor) \
+    X(input_tensor) \
+    X(output_tensor_list) \
+    X(input_tensor_list) \
+    X(output_split_sizes) \
+    X(input_split_sizes) \
+    X(root) \
+    X(dst) \
+    X(src) \
+    X(op) \
+    X(async_op) \
+    X(hints) \
+    X(timeout) \
+    X(options) \
+    X(ranks) \
+    X(name) \
+    X(backend) \
+    X(device_type) \
+    X(device_index) \
+    X(rank) \
+    X(size) \
+    X(abort_process) \
+    X(store) \
+    X(is_neg) \
+    X(is_conj) \
+    X(days) \
+    X(seconds) \
     X(microseconds)
 
 typedef enum tc_py_name {
@@ -64,7 +62,8 @@ enum { TC_PY_TENSOR_TYPES = 4, TC_PY_MAX_PARAMS = 10 };
 
 struct tc_py_dlpack;
 
-/* A tensor class that was seen, and its way to the data. `type` is a strong reference. */
+/* A tensor class that was seen and its way to the data. `type` is a strong reference.
+ */
 typedef struct tc_py_tensor_type {
     PyTypeObject *type;
     const struct tc_py_dlpack *api;
@@ -87,8 +86,8 @@ typedef struct tc_py_state {
     PyTypeObject *p2p_type;
     PyTypeObject *redop_type;
     PyObject *redop_enum; /* RedOpType */
-    PyObject *p2p_enum;   /* P2POpType */
-    PyObject *done;       /* the TorchWork of every operation that has succeeded */
+    PyObject *p2p_enum; /* P2POpType */
+    PyObject *done; /* the TorchWork of every operation that has succeeded */
     PyObject *timedelta;
     PyObject *tensor; /* torch.Tensor, once a tensor came */
     PyObject *names[TC_PY_NAME_COUNT];
@@ -97,8 +96,8 @@ typedef struct tc_py_state {
     /* Life of the process */
     tc_engine *engine;
     uint32_t engine_generation;
-    bool at_exit;           /* the exit function is registered */
-    bool closed;            /* it has run */
+    bool at_exit; /* the exit function is registered */
+    bool closed; /* it has run */
     struct tc_py_comm *comms; /* communicators with a Python object */
     tc_comm **orphans; /* dropped while an operation was in flight */
     size_t orphan_count;
@@ -107,8 +106,7 @@ typedef struct tc_py_state {
 /* `generation` is that of the process which made the object: a forked child leaves the
  * objects of its parent alone. */
 typedef struct tc_py_comm {
-    PyObject_HEAD
-    PyObject *weakrefs;
+    PyObject_HEAD PyObject *weakrefs;
     tc_comm *comm;
     struct tc_py_comm *next, *prev; /* state->comms */
     uint32_t generation;
@@ -116,15 +114,13 @@ typedef struct tc_py_comm {
 
 /* `work` is NULL once the operation has succeeded; an error stays with its work. */
 typedef struct tc_py_work {
-    PyObject_HEAD
-    PyObject *weakrefs;
+    PyObject_HEAD PyObject *weakrefs;
     tc_work *work;
     uint32_t generation;
 } tc_py_work;
 
 typedef struct tc_py_redop {
-    PyObject_HEAD
-    tc_redop op;
+    PyObject_HEAD tc_redop op;
     double factor;
 } tc_py_redop;
 

@@ -6,11 +6,9 @@
 
 #include "base/clock.h"
 
-
-const char *const tc_py_name_texts[TC_PY_NAME_COUNT] = {
-    "",
+const char *const tc_py_name_texts[TC_PY_NAME_COUNT] = {"",
 #define NAME_TEXT(name) #name,
-    TC_PY_NAMES(NAME_TEXT)
+                                                        TC_PY_NAMES(NAME_TEXT)
 #undef NAME_TEXT
 };
 
@@ -41,8 +39,8 @@ find_param(tc_py_state *state, const tc_py_params *params, int count, PyObject *
         }
     }
     for (int i = 0; i < count; i++) {
-        if (PyUnicode_CompareWithASCIIString(keyword, tc_py_name_texts[params->names[i]]) ==
-            0) {
+        if (PyUnicode_CompareWithASCIIString(keyword,
+                                             tc_py_name_texts[params->names[i]]) == 0) {
             return i;
         }
     }
@@ -60,8 +58,9 @@ bind_keywords(tc_py_state *state, const tc_py_params *params, int count,
         int i = find_param(state, params, count, keyword);
 
         if (i < 0) {
-            PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'",
-                         params->method, keyword);
+            PyErr_Format(PyExc_TypeError,
+                         "%s() got an unexpected keyword argument '%U'", params->method,
+                         keyword);
             return false;
         }
         if (slots[i] != NULL) {
@@ -95,8 +94,9 @@ tc_py_bind(tc_py_state *state, const tc_py_params *params, PyObject *const *args
     }
     for (int i = 0; i < params->required; i++) {
         if (slots[i] == NULL) {
-            PyErr_Format(PyExc_TypeError, "%s() missing required argument '%s' (pos %d)",
-                         params->method, tc_py_name_texts[params->names[i]], i + 1);
+            PyErr_Format(PyExc_TypeError,
+                         "%s() missing required argument '%s' (pos %d)", params->method,
+                         tc_py_name_texts[params->names[i]], i + 1);
             return false;
         }
     }
@@ -206,7 +206,8 @@ tc_py_to_timeout(tc_py_state *state, PyObject *obj, uint64_t *ns_p)
         return false;
     }
     if (days < 0) {
-        PyErr_Format(PyExc_RuntimeError, "timeout must not be negative, but got %S", obj);
+        PyErr_Format(PyExc_RuntimeError, "timeout must not be negative, but got %S",
+                     obj);
         return false;
     }
     days = days < max_days ? days : max_days;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Arguments of a call: sorted by a table, then converted one by one with our messages. */
+/* Arguments of a call: sorted by a table, then converted one by one. */
 #ifndef TC_PYTHON_PYARGS_H
 #define TC_PYTHON_PYARGS_H
 
@@ -44,7 +44,7 @@ tc_py_to_timeout(tc_py_state *state, PyObject *obj, uint64_t *ns_p);
 PyObject *
 tc_py_from_timeout(tc_py_state *state, uint64_t ns);
 
-/* None, NULL or a dict of strings. The array is allocated, its strings are the dict's. */
+/* None, NULL or a dict of strings. The array is from malloc, its strings the dict's. */
 bool
 tc_py_to_hints(PyObject *obj, tc_hint **hints_p, size_t *count_p);
 

@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* torchcomms.P2POp and torchcomms.BatchSendRecv: sends and receives started together. */
+/* torchcomms.P2POp and BatchSendRecv: sends and receives that start together. */
 #include <stdlib.h>
 
 #include "python/pyissue.h"
 
 typedef struct tc_py_p2p {
-    PyObject_HEAD
-    PyObject *type; /* P2POpType */
+    PyObject_HEAD PyObject *type; /* P2POpType */
     PyObject *tensor;
     long long peer;
 } tc_py_p2p;
 
 typedef struct tc_py_batch {
-    PyObject_HEAD
-    PyObject *comm; /* tc_py_comm */
-    PyObject *ops;  /* list of P2POp */
+    PyObject_HEAD PyObject *comm; /* tc_py_comm */
+    PyObject *ops; /* list of P2POp */
 } tc_py_batch;
 
 /* Kinds of P2POpType, by number. */
@@ -42,8 +40,8 @@ p2p_new(PyTypeObject *cls, PyObject *args, PyObject *kwargs)
     long long peer;
     int is;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOL:P2POp", keywords, &type, &tensor,
-                                     &peer)) {
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOL:P2POp", keywords, &type,
+                                     &tensor, &peer)) {
         return NULL;
     }
     is = PyObject_IsInstance(type, tc_py_state_of(cls)->p2p_enum);
@@ -106,14 +104,10 @@ PyDoc_STRVAR(p2p_doc, "P2POp(type, tensor, peer)\n--\n\n"
                       "One send or receive of a batch.");
 
 static PyType_Slot p2p_slots[] = {
-    {Py_tp_doc, (void *)p2p_doc},
-    {Py_tp_new, p2p_new},
-    {Py_tp_dealloc, p2p_dealloc},
-    {Py_tp_traverse, p2p_traverse},
-    {Py_tp_clear, p2p_clear},
-    {Py_tp_repr, p2p_repr},
-    {Py_tp_members, p2p_members},
-    {0, NULL},
+    {Py_tp_doc, (void *)p2p_doc}, {Py_tp_new, p2p_new},
+    {Py_tp_dealloc, p2p_dealloc}, {Py_tp_traverse, p2p_traverse},
+    {Py_tp_clear, p2p_clear},     {Py_tp_repr, p2p_repr},
+    {Py_tp_members, p2p_members}, {0, NULL},
 };
 
 PyType_Spec tc_py_p2p_spec = {
@@ -127,8 +121,8 @@ PyObject *
 tc_py_batch_create(tc_py_state *state, PyObject *comm)
 {
     PyObject *ops = PyList_New(0);
-    tc_py_batch *self = ops != NULL ? PyObject_GC_New(tc_py_batch, state->batch_type)
-                                    : NULL;
+    tc_py_batch *self =
+        ops != NULL ? PyObject_GC_New(tc_py_batch, state->batch_type) : NULL;
 
     if (self == NULL) {
         Py_XDECREF(ops);
@@ -358,18 +352,18 @@ issue_ops(tc_py_state *state, tc_comm *comm, PyObject *ops, bool async,
     return result;
 }
 
-PyDoc_STRVAR(issue_doc,
-             "issue($self, /, async_op=False, options=None)\n--\n\n"
-             "Starts all ops as one group, which never deadlocks whatever their order.\n\n"
-             "options is a BatchP2POptions. An empty batch raises \"Cannot issue empty\n"
-             "batch operation\". The list is left as it is: a second call repeats it.");
+PyDoc_STRVAR(
+    issue_doc,
+    "issue($self, /, async_op=False, options=None)\n--\n\n"
+    "Starts all ops as one group, which never deadlocks whatever their order.\n\n"
+    "options is a BatchP2POptions. An empty batch raises \"Cannot issue empty\n"
+    "batch operation\". The list is left as it is: a second call repeats it.");
 
 static PyObject *
 batch_issue(PyObject *obj, PyTypeObject *cls, PyObject *const *args, Py_ssize_t nargs,
             PyObject *kwnames)
 {
-    static const tc_py_params params = {
-        "issue", 0, {TC_PY_async_op, TC_PY_options}};
+    static const tc_py_params params = {"issue", 0, {TC_PY_async_op, TC_PY_options}};
     tc_py_state *state = tc_py_state_of(cls);
     PyObject *slots[TC_PY_MAX_PARAMS];
     PyObject *ops, *result;
@@ -428,12 +422,9 @@ PyDoc_STRVAR(batch_doc, "Sends and receives that are started together; made by\n
                         "TorchComm.batch_op_create().");
 
 static PyType_Slot batch_slots[] = {
-    {Py_tp_doc, (void *)batch_doc},
-    {Py_tp_dealloc, batch_dealloc},
-    {Py_tp_traverse, batch_traverse},
-    {Py_tp_methods, batch_methods},
-    {Py_tp_getset, batch_getset},
-    {0, NULL},
+    {Py_tp_doc, (void *)batch_doc},   {Py_tp_dealloc, batch_dealloc},
+    {Py_tp_traverse, batch_traverse}, {Py_tp_methods, batch_methods},
+    {Py_tp_getset, batch_getset},     {0, NULL},
 };
 
 PyType_Spec tc_py_batch_spec = {

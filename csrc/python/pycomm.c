@@ -103,11 +103,12 @@ comm_dealloc(PyObject *obj)
     Py_DECREF(type);
 }
 
-PyDoc_STRVAR(finalize_doc,
-             "finalize($self, /)\n--\n\n"
-             "Waits for this rank's outstanding operations and leaves the communicator.\n"
-             "Local: other ranks are not waited for. A second call raises \"already\n"
-             "finalized\".");
+PyDoc_STRVAR(
+    finalize_doc,
+    "finalize($self, /)\n--\n\n"
+    "Waits for this rank's outstanding operations and leaves the communicator.\n"
+    "Local: other ranks are not waited for. A second call raises \"already\n"
+    "finalized\".");
 
 static PyObject *
 comm_finalize(PyObject *obj, PyObject *Py_UNUSED(none))
@@ -226,9 +227,9 @@ comm_get_options(PyObject *obj, PyObject *Py_UNUSED(none))
     PyObject *options = NULL;
 
     if (module != NULL && timeout != NULL && hints != NULL) {
-        options = PyObject_CallMethod(
-            module, "_effective", "OOO",
-            tc_comm_abort_process(comm) ? Py_True : Py_False, timeout, hints);
+        options = PyObject_CallMethod(module, "_effective", "OOO",
+                                      tc_comm_abort_process(comm) ? Py_True : Py_False,
+                                      timeout, hints);
     }
     Py_XDECREF(hints);
     Py_XDECREF(timeout);
@@ -275,10 +276,8 @@ comm_abort(PyObject *obj, PyObject *Py_UNUSED(none))
         PyErr_SetString(PyExc_RuntimeError, "abort not implemented for communicator");
         return NULL;
     }
-    Py_BEGIN_ALLOW_THREADS
-    tc_comm_abort(comm);
-    Py_END_ALLOW_THREADS
-    Py_RETURN_NONE;
+    Py_BEGIN_ALLOW_THREADS tc_comm_abort(comm);
+    Py_END_ALLOW_THREADS Py_RETURN_NONE;
 }
 
 PyDoc_STRVAR(is_abort_supported_doc, "is_abort_supported($self, /)\n--\n\n"
@@ -355,11 +354,12 @@ split_by(tc_py_state *state, tc_comm *comm, tc_split_options *options)
     return tc_py_comm_wrap(state, child);
 }
 
-PyDoc_STRVAR(split_doc,
-             "split($self, /, ranks, name, hints=None, timeout=None)\n--\n\n"
-             "A communicator of some ranks of this one; ranks[i] becomes rank i. Every\n"
-             "rank calls it, with the list it is in; a rank in no list passes [] and\n"
-             "gets None. Timeout and hints are inherited unless given.");
+PyDoc_STRVAR(
+    split_doc,
+    "split($self, /, ranks, name, hints=None, timeout=None)\n--\n\n"
+    "A communicator of some ranks of this one; ranks[i] becomes rank i. Every\n"
+    "rank calls it, with the list it is in; a rank in no list passes [] and\n"
+    "gets None. Timeout and hints are inherited unless given.");
 
 static PyObject *
 comm_split(PyObject *obj, PyTypeObject *cls, PyObject *const *args, Py_ssize_t nargs,
@@ -437,11 +437,12 @@ comm_repr(PyObject *obj)
 
 #define KEYWORDS (METH_METHOD | METH_FASTCALL | METH_KEYWORDS)
 #define OPERATION_ROW(name) \
-    {#name, (PyCFunction)(void (*)(void))tc_py_comm_##name, KEYWORDS, tc_py_##name##_doc},
+    {#name, (PyCFunction)(void (*)(void))tc_py_comm_##name, KEYWORDS, \
+     tc_py_##name##_doc},
 
 static PyMethodDef methods[] = {
-    TC_PY_OPERATIONS(OPERATION_ROW)
-    {"finalize", comm_finalize, METH_NOARGS, finalize_doc},
+    TC_PY_OPERATIONS(OPERATION_ROW){"finalize", comm_finalize, METH_NOARGS,
+                                    finalize_doc},
     {"get_rank", comm_get_rank, METH_NOARGS, get_rank_doc},
     {"get_size", comm_get_size, METH_NOARGS, get_size_doc},
     {"get_name", comm_get_name, METH_NOARGS, get_name_doc},
@@ -453,7 +454,8 @@ static PyMethodDef methods[] = {
     {"set_timeout", (PyCFunction)(void (*)(void))comm_set_timeout, KEYWORDS,
      set_timeout_doc},
     {"abort", comm_abort, METH_NOARGS, abort_doc},
-    {"is_abort_supported", comm_is_abort_supported, METH_NOARGS, is_abort_supported_doc},
+    {"is_abort_supported", comm_is_abort_supported, METH_NOARGS,
+     is_abort_supported_doc},
     {"is_aborted", comm_is_aborted, METH_NOARGS, is_aborted_doc},
     {"split", (PyCFunction)(void (*)(void))comm_split, KEYWORDS, split_doc},
     {"batch_op_create", comm_batch_op_create, METH_NOARGS, batch_doc},

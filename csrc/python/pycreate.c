@@ -23,7 +23,8 @@ store_failed(tc_error *err)
     PyErr_NormalizeException(&type, &value, &trace);
     text = value != NULL ? PyObject_Str(value) : NULL;
     utf8 = text != NULL ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
-    status = tc_error_set(err, TC_ERR_STORE, "%s", utf8 != NULL ? utf8 : "store failed");
+    status =
+        tc_error_set(err, TC_ERR_STORE, "%s", utf8 != NULL ? utf8 : "store failed");
     PyErr_Clear();
     Py_XDECREF(text);
     Py_XDECREF(type);
@@ -32,8 +33,8 @@ store_failed(tc_error *err)
     return status;
 }
 
-/* The callbacks' ctx is the adapter of torchcomms._store; none of them holds the GIL when
- * it is called. */
+/* The callbacks' ctx is the adapter of torchcomms._store; none of them holds the GIL
+ * when it is called. */
 static tc_status
 store_set(void *ctx, const char *key, const void *value, size_t bytes, tc_error *err)
 {
@@ -41,8 +42,8 @@ store_set(void *ctx, const char *key, const void *value, size_t bytes, tc_error 
     tc_status status = TC_INTERRUPTED;
 
     if (!PyErr_Occurred()) {
-        PyObject *none = PyObject_CallMethod(ctx, "set", "sy#", key, value,
-                                             (Py_ssize_t)bytes);
+        PyObject *none =
+            PyObject_CallMethod(ctx, "set", "sy#", key, value, (Py_ssize_t)bytes);
 
         status = none != NULL ? TC_OK : store_failed(err);
         Py_XDECREF(none);
@@ -52,8 +53,8 @@ store_set(void *ctx, const char *key, const void *value, size_t bytes, tc_error 
 }
 
 static tc_status
-copy_value(PyObject *obj, const char *key, void *value, size_t capacity, size_t *bytes_p,
-           tc_error *err)
+copy_value(PyObject *obj, const char *key, void *value, size_t capacity,
+           size_t *bytes_p, tc_error *err)
 {
     char *data;
     Py_ssize_t bytes;

@@ -9,7 +9,8 @@ tc_py_raise(tc_status status, const tc_error *err)
 {
     PyObject *text;
 
-    /* An interrupt's own exception, KeyboardInterrupt for one, goes through unchanged. */
+    /* An interrupt's own exception, KeyboardInterrupt for one, goes through unchanged.
+     */
     if (PyErr_Occurred()) {
         return NULL;
     }

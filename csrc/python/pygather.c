@@ -3,10 +3,12 @@
 #include "python/pyissue.h"
 
 const char tc_py_broadcast_doc[] =
-    "broadcast($self, /, tensor, root, async_op=False, hints=None, timeout=None)\n--\n\n"
+    "broadcast($self, /, tensor, root, async_op=False, hints=None, timeout=None)\n"
+    "--\n\n"
     "Copies root's tensor to all ranks, in place.\n\n"
-    "All ranks pass as many elements of the same dtype. Raises RuntimeError for a root\n"
-    "that is no rank and for a tensor that is not contiguous or on another device.";
+    "All ranks pass as many elements of the same dtype. Raises RuntimeError for a\n"
+    "root that is no rank and for a tensor that is not contiguous or on another\n"
+    "device.";
 
 static bool
 build_broadcast(tc_py_issue *issue)
@@ -156,8 +158,8 @@ const char tc_py_all_gather_single_doc[] =
     "all_gather_single($self, /, output, input, async_op=False, hints=None, "
     "timeout=None)\n--\n\n"
     "output receives all ranks' inputs, in rank order.\n\n"
-    "output has size times the elements of input; input may be this rank's own part of\n"
-    "it.";
+    "output has size times the elements of input; input may be this rank's own part\n"
+    "of it.";
 
 static const tc_py_operation all_gather_single = {
     TC_OP_ALL_GATHER_SINGLE,
@@ -220,8 +222,8 @@ const char tc_py_gather_single_doc[] =
     "gather_single($self, /, output, input, root, async_op=False, hints=None, "
     "timeout=None)\n--\n\n"
     "root's output receives all ranks' inputs, in rank order.\n\n"
-    "On root output has size times the elements of input; on other ranks it is neither\n"
-    "looked at nor written.";
+    "On root output has size times the elements of input; on other ranks it is\n"
+    "neither looked at nor written.";
 
 static bool
 build_gather_single(tc_py_issue *issue)

@@ -22,10 +22,8 @@ issue_without_gil(tc_comm *comm, const tc_call *call, uint64_t timeout_ns,
 {
     tc_status status;
 
-    Py_BEGIN_ALLOW_THREADS
-    status = tc_comm_issue(comm, call, timeout_ns, work_p, err);
-    Py_END_ALLOW_THREADS
-    return status;
+    Py_BEGIN_ALLOW_THREADS status = tc_comm_issue(comm, call, timeout_ns, work_p, err);
+    Py_END_ALLOW_THREADS return status;
 }
 
 /* Ends a call that the core has accepted but not finished. */
@@ -127,7 +125,7 @@ own_arguments(void *ctx)
     return tuple;
 }
 
-/* The arrays inside the blocks stay as they are: they are written before they are read. */
+/* The arrays inside the blocks stay as they are: written before they are read. */
 static void
 begin(tc_py_issue *issue, const tc_py_operation *operation, PyObject *self,
       PyTypeObject *cls)
@@ -196,11 +194,12 @@ agree_dtype(tc_py_issue *issue, int i, Py_ssize_t index, const tc_py_view *view)
     if (issue->call.dtype == TC_DTYPE_COUNT) {
         issue->call.dtype = view->dtype;
     } else if (issue->call.dtype != view->dtype) {
-        PyObject *place = index < 0 ? PyUnicode_FromString("")
-                                    : PyUnicode_FromFormat("[%zd]", index);
+        PyObject *place =
+            index < 0 ? PyUnicode_FromString("") : PyUnicode_FromFormat("[%zd]", index);
 
         if (place != NULL) {
-            PyErr_Format(PyExc_RuntimeError, "%s%U has dtype %s, but the others have %s",
+            PyErr_Format(PyExc_RuntimeError,
+                         "%s%U has dtype %s, but the others have %s",
                          tc_py_slot_name(issue, i), place, tc_dtype_name(view->dtype),
                          tc_dtype_name(issue->call.dtype));
             Py_DECREF(place);
@@ -316,7 +315,8 @@ read_splits(tc_py_issue *issue, int i, PyObject *list, tc_py_blocks *blocks,
             return false;
         }
         if (rows < 0) {
-            PyErr_Format(PyExc_RuntimeError, "%s[%d] must not be negative, but got %lld",
+            PyErr_Format(PyExc_RuntimeError,
+                         "%s[%d] must not be negative, but got %lld",
                          tc_py_slot_name(issue, i), (int)r, rows);
             return false;
         }
@@ -380,8 +380,9 @@ tc_py_check_count(const tc_py_issue *issue, int i, Py_ssize_t index, uint64_t co
         PyErr_Format(PyExc_RuntimeError, "%s has %llu elements, expected %llu", name,
                      (unsigned long long)count, (unsigned long long)wanted);
     } else {
-        PyErr_Format(PyExc_RuntimeError, "%s[%zd] has %llu elements, expected %llu", name,
-                     index, (unsigned long long)count, (unsigned long long)wanted);
+        PyErr_Format(PyExc_RuntimeError, "%s[%zd] has %llu elements, expected %llu",
+                     name, index, (unsigned long long)count,
+                     (unsigned long long)wanted);
     }
     return false;
 }

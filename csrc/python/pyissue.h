@@ -6,30 +6,30 @@
 #include "python/pyargs.h"
 
 /* The methods of TorchComm that issue an operation. */
-#define TC_PY_OPERATIONS(X)  \
-    X(send)                  \
-    X(recv)                  \
-    X(broadcast)             \
-    X(all_reduce)            \
-    X(reduce)                \
-    X(all_gather)            \
-    X(all_gather_v)          \
-    X(all_gather_single)     \
-    X(reduce_scatter)        \
-    X(reduce_scatter_v)      \
+#define TC_PY_OPERATIONS(X) \
+    X(send) \
+    X(recv) \
+    X(broadcast) \
+    X(all_reduce) \
+    X(reduce) \
+    X(all_gather) \
+    X(all_gather_v) \
+    X(all_gather_single) \
+    X(reduce_scatter) \
+    X(reduce_scatter_v) \
     X(reduce_scatter_single) \
-    X(all_to_all)            \
-    X(all_to_all_single)     \
-    X(all_to_all_v_single)   \
-    X(barrier)               \
-    X(scatter)               \
-    X(gather)                \
+    X(all_to_all) \
+    X(all_to_all_single) \
+    X(all_to_all_v_single) \
+    X(barrier) \
+    X(scatter) \
+    X(gather) \
     X(gather_single)
 
-#define TC_PY_OPERATION_DECLARE(name)                                         \
-    extern const char tc_py_##name##_doc[];                                   \
-    PyObject *tc_py_comm_##name(PyObject *self, PyTypeObject *cls,            \
-                                PyObject *const *args, Py_ssize_t nargs,      \
+#define TC_PY_OPERATION_DECLARE(name) \
+    extern const char tc_py_##name##_doc[]; \
+    PyObject *tc_py_comm_##name(PyObject *self, PyTypeObject *cls, \
+                                PyObject *const *args, Py_ssize_t nargs, \
                                 PyObject *kwnames);
 TC_PY_OPERATIONS(TC_PY_OPERATION_DECLARE)
 #undef TC_PY_OPERATION_DECLARE

@@ -150,8 +150,7 @@ tc_py_at_exit(PyObject *module, PyObject *Py_UNUSED(none))
 
         state->engine = NULL;
         /* The engine's thread may be waiting for the GIL. */
-        Py_BEGIN_ALLOW_THREADS
-        tc_engine_destroy(engine);
+        Py_BEGIN_ALLOW_THREADS tc_engine_destroy(engine);
         Py_END_ALLOW_THREADS
     }
     tc_py_garbage_drain(state);

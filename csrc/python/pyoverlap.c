@@ -84,8 +84,8 @@ add_blocks(const tc_py_issue *issue, const tc_blocks *blocks, bool written,
 
     for (int32_t r = 0; r < issue->size; r++) {
         int32_t block = r == issue->rank || !written ? r : -1 - r;
-        uint64_t bytes = blocks->counts != NULL ? blocks->counts[r] * elem
-                                                : blocks->count * elem;
+        uint64_t bytes =
+            blocks->counts != NULL ? blocks->counts[r] * elem : blocks->count * elem;
         const char *data = blocks->ptrs != NULL
                                ? blocks->ptrs[r]
                                : (const char *)blocks->base + bytes * (uint64_t)r;

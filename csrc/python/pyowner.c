@@ -19,9 +19,9 @@ drain_when_called(void *arg)
     return 0;
 }
 
-/* The last reference to a work may go on any thread, also inside the core: nothing but a
- * push is safe here. A call that cannot be queued is made up for by the next call into
- * this module. */
+/* The last reference to a work may go on any thread, also inside the core: nothing but
+ * a push is safe here. A call that cannot be queued is made up for by the next call
+ * into this module. */
 static void
 owner_release(void *ptr)
 {

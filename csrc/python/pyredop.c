@@ -55,10 +55,11 @@ redop_dealloc(PyObject *self)
     Py_DECREF(type);
 }
 
-PyDoc_STRVAR(premul_sum_doc,
-             "PREMUL_SUM($type, factor, /)\n--\n\n"
-             "A sum in which each rank's contribution is first multiplied by its own\n"
-             "factor, a number or a tensor of one element. Floating and complex dtypes.");
+PyDoc_STRVAR(
+    premul_sum_doc,
+    "PREMUL_SUM($type, factor, /)\n--\n\n"
+    "A sum in which each rank's contribution is first multiplied by its own\n"
+    "factor, a number or a tensor of one element. Floating and complex dtypes.");
 
 /* A class method, so that it has the type to make: to the caller it looks static. */
 static PyObject *
@@ -100,7 +101,8 @@ redop_get_type(PyObject *self, void *Py_UNUSED(closure))
 {
     tc_py_state *state = tc_py_state_of(Py_TYPE(self));
 
-    return PyObject_CallFunction(state->redop_enum, "i", (int)((tc_py_redop *)self)->op);
+    return PyObject_CallFunction(state->redop_enum, "i",
+                                 (int)((tc_py_redop *)self)->op);
 }
 
 static PyObject *
@@ -157,21 +159,18 @@ static PyGetSetDef getset[] = {
     {0},
 };
 
-PyDoc_STRVAR(redop_doc,
-             "ReduceOp(opType)\n--\n\n"
-             "How values of different ranks are combined: ReduceOp.SUM, PRODUCT, MIN,\n"
-             "MAX, BAND, BOR, BXOR, AVG, or ReduceOp.PREMUL_SUM(factor). Ops are equal\n"
-             "only to themselves.");
+PyDoc_STRVAR(
+    redop_doc,
+    "ReduceOp(opType)\n--\n\n"
+    "How values of different ranks are combined: ReduceOp.SUM, PRODUCT, MIN,\n"
+    "MAX, BAND, BOR, BXOR, AVG, or ReduceOp.PREMUL_SUM(factor). Ops are equal\n"
+    "only to themselves.");
 
 static PyType_Slot slots[] = {
-    {Py_tp_doc, (void *)redop_doc},
-    {Py_tp_new, redop_new},
-    {Py_tp_dealloc, redop_dealloc},
-    {Py_tp_traverse, tc_py_traverse_type},
-    {Py_tp_repr, redop_repr},
-    {Py_tp_methods, methods},
-    {Py_tp_getset, getset},
-    {0, NULL},
+    {Py_tp_doc, (void *)redop_doc}, {Py_tp_new, redop_new},
+    {Py_tp_dealloc, redop_dealloc}, {Py_tp_traverse, tc_py_traverse_type},
+    {Py_tp_repr, redop_repr},       {Py_tp_methods, methods},
+    {Py_tp_getset, getset},         {0, NULL},
 };
 
 PyType_Spec tc_py_redop_spec = {

@@ -38,7 +38,8 @@ tc_py_comm_all_reduce(PyObject *self, PyTypeObject *cls, PyObject *const *args,
 }
 
 const char tc_py_reduce_doc[] =
-    "reduce($self, /, tensor, root, op, async_op=False, hints=None, timeout=None)\n--\n\n"
+    "reduce($self, /, tensor, root, op, async_op=False, hints=None, timeout=None)\n"
+    "--\n\n"
     "Reduces the ranks' tensors into root's, in place.\n\n"
     "The tensors of the other ranks are unspecified afterwards. Raises as all_reduce,\n"
     "and for a root that is no rank.";

@@ -55,8 +55,9 @@ const char tc_py_all_to_all_doc[] =
     "all_to_all($self, /, output_tensor_list, input_tensor_list, async_op=False, "
     "hints=None, timeout=None)\n--\n\n"
     "output_tensor_list[r] receives what rank r has for this rank.\n\n"
-    "Both lists have a tensor for each rank. Sizes may differ by pair: what rank s has\n"
-    "at input_tensor_list[r] is as long as what rank r has at output_tensor_list[s].";
+    "Both lists have a tensor for each rank. Sizes may differ by pair: what rank s\n"
+    "has at input_tensor_list[r] is as long as what rank r has at\n"
+    "output_tensor_list[s].";
 
 static bool
 build_all_to_all(tc_py_issue *issue)
@@ -135,8 +136,8 @@ const char tc_py_all_to_all_v_single_doc[] =
     "all_to_all_v_single($self, /, output, input, output_split_sizes, "
     "input_split_sizes, async_op=False, hints=None, timeout=None)\n--\n\n"
     "Like all_to_all_single, with chunks of any size.\n\n"
-    "The split lists have the rows of dimension 0 for each rank, from the first row on;\n"
-    "rows beyond their sum are left out. What rank s has for rank r at\n"
+    "The split lists have the rows of dimension 0 for each rank, from the first row\n"
+    "on; rows beyond their sum are left out. What rank s has for rank r at\n"
     "input_split_sizes[r] holds as many elements as rank r's output_split_sizes[s].";
 
 static bool
@@ -151,11 +152,12 @@ build_all_to_all_v_single(tc_py_issue *issue)
         return false;
     }
     if (issue->in.counts[rank] != issue->out.counts[rank]) {
-        PyErr_Format(PyExc_RuntimeError,
-                     "input_split_sizes[%d] means %llu elements, output_split_sizes[%d] "
-                     "%llu: they are the same block",
-                     (int)rank, (unsigned long long)issue->in.counts[rank], (int)rank,
-                     (unsigned long long)issue->out.counts[rank]);
+        PyErr_Format(
+            PyExc_RuntimeError,
+            "input_split_sizes[%d] means %llu elements, output_split_sizes[%d] "
+            "%llu: they are the same block",
+            (int)rank, (unsigned long long)issue->in.counts[rank], (int)rank,
+            (unsigned long long)issue->out.counts[rank]);
         return false;
     }
     issue->call.in_blocks = tc_py_list_blocks(&issue->in);

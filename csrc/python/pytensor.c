@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A tensor's memory by DLPack's C exchange table, and everything that is refused. */
-#include "python/pyargs.h"
-
 #include <string.h>
 
 #include "base/dtype.h"
+#include "python/pyargs.h"
 
 /* The part of DLPack 1.x that is used; its layout is fixed by the capsule's name and
  * major version. */
@@ -73,7 +72,7 @@ subject_text(const subject *s)
                         : PyUnicode_FromFormat("%s[%zd]", s->name, s->index);
 }
 
-/* Raises `format`, which has %U for the subject and then `extra`'s conversion, if any. */
+/* Raises `format`, which has %U for the subject and then a conversion for `extra`. */
 static bool
 refuse(const subject *s, PyObject *exception, const char *format, PyObject *extra)
 {
@@ -146,7 +145,7 @@ load_api(PyTypeObject *type)
     return api;
 }
 
-/* Finds the table by the object's type: two or three types are all that a program uses. */
+/* Finds the table by the object's type: a program uses two or three of them. */
 static const tc_py_dlpack *
 find_api(const subject *s)
 {
@@ -350,10 +349,10 @@ small_dtype(const dl_tensor *t)
 static tc_dtype
 find_dtype(const dl_tensor *t)
 {
-    tc_dtype dtype = t->code == DL_FLOAT                         ? float_dtype(t)
+    tc_dtype dtype = t->code == DL_FLOAT                       ? float_dtype(t)
                      : t->code == DL_INT || t->code == DL_UINT ? int_dtype(t)
-                     : t->code == DL_COMPLEX                     ? complex_dtype(t)
-                                                                 : small_dtype(t);
+                     : t->code == DL_COMPLEX                   ? complex_dtype(t)
+                                                               : small_dtype(t);
 
     /* A type this table does not know would be moved with the wrong length. */
     if (dtype == TC_DTYPE_COUNT ||

@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "python/py.h"
 
-/* Ctrl-C is noticed this late; taking the GIL from a busy thread costs about as much. */
+/* How late Ctrl-C is noticed; taking the GIL from a busy thread takes about as long. */
 #define LOOK_NS (10 * TC_NSEC_PER_MSEC)
 
 static bool

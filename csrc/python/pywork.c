@@ -41,10 +41,11 @@ work_dealloc(PyObject *obj)
     Py_DECREF(type);
 }
 
-PyDoc_STRVAR(wait_doc,
-             "wait($self, /)\n--\n\n"
-             "Blocks until the operation has ended and raises its error, a RuntimeError.\n"
-             "May be called any number of times.");
+PyDoc_STRVAR(
+    wait_doc,
+    "wait($self, /)\n--\n\n"
+    "Blocks until the operation has ended and raises its error, a RuntimeError.\n"
+    "May be called any number of times.");
 
 static PyObject *
 work_wait(PyObject *obj, PyObject *Py_UNUSED(none))
@@ -73,10 +74,11 @@ work_wait(PyObject *obj, PyObject *Py_UNUSED(none))
     Py_RETURN_NONE;
 }
 
-PyDoc_STRVAR(wait_blocking_doc,
-             "wait_blocking($self, /)\n--\n\n"
-             "Blocks the calling thread until the operation has ended; on a CPU device\n"
-             "the same as wait().");
+PyDoc_STRVAR(
+    wait_blocking_doc,
+    "wait_blocking($self, /)\n--\n\n"
+    "Blocks the calling thread until the operation has ended; on a CPU device\n"
+    "the same as wait().");
 
 PyDoc_STRVAR(is_completed_doc,
              "is_completed($self, /)\n--\n\n"
@@ -98,8 +100,9 @@ PyDoc_STRVAR(set_status_doc,
 static PyObject *
 work_set_status(PyObject *Py_UNUSED(obj), PyObject *Py_UNUSED(status))
 {
-    PyErr_SetString(PyExc_RuntimeError,
-                    "only the work of a backend written in Python can be told its status");
+    PyErr_SetString(
+        PyExc_RuntimeError,
+        "only the work of a backend written in Python can be told its status");
     return NULL;
 }
 
@@ -116,8 +119,9 @@ static PyMemberDef members[] = {
     {0},
 };
 
-PyDoc_STRVAR(work_doc, "One issued operation; every collective returns one. It keeps the "
-                       "tensors of the\noperation alive and may be dropped at any time.");
+PyDoc_STRVAR(work_doc,
+             "One issued operation; every collective returns one. It keeps the "
+             "tensors of the\noperation alive and may be dropped at any time.");
 
 static PyType_Slot slots[] = {
     {Py_tp_doc, (void *)work_doc},

@@ -3,9 +3,9 @@
 
 import pytest
 import torch
-from unit.thread_ranks import leave, make_ranks
 
 import torchcomms
+from unit.thread_ranks import leave, make_ranks
 
 RANK_VARIABLES = (
     "TORCHCOMM_RANK",

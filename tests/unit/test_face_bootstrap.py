@@ -17,11 +17,11 @@ from torch._C._distributed_c10d import (
     Store,
     TCPStore,
 )
-from unit.thread_ranks import leave, make_ranks, on_all
 
 import torchcomms
 from torchcomms._bootstrap import _rank_and_size
 from torchcomms._store import Adapter
+from unit.thread_ranks import leave, make_ranks, on_all
 
 CPU = torch.device("cpu")
 METHOD = "TORCHCOMM_BOOTSTRAP_RANKSIZE_QUERY_METHOD"
@@ -126,7 +126,9 @@ def test_device_as_text(world):
 def test_new_comm_refuses(world, arguments, exception, text):
     world(0, 1)
     with pytest.raises(exception, match=text):
-        torchcomms.new_comm(**{"backend": "fake", "device": CPU, "name": "x", **arguments})
+        torchcomms.new_comm(
+            **{"backend": "fake", "device": CPU, "name": "x", **arguments}
+        )
 
 
 def test_backend_for_another_device(world):
@@ -143,9 +145,13 @@ def distribution(tmp_path, monkeypatch):
     """An installed package that offers two backends; one cannot be imported."""
     info = tmp_path / "offers-1.0.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: offers\nVersion: 1.0\n")
+    (info / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: offers\nVersion: 1.0\n"
+    )
     (info / "entry_points.txt").write_text(
-        "[torchcomms.backends]\nunit-fake = torchcomms._core\nunit-broken = no_such_one\n"
+        "[torchcomms.backends]\n"
+        "unit-fake = torchcomms._core\n"
+        "unit-broken = no_such_one\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
 
@@ -277,14 +283,18 @@ class FailingStore(PythonStore):
 
 def test_store_that_fails(world):
     world(1, 2)
-    with pytest.raises(RuntimeError, match=r"store: cannot .* key '.*FailingStore: lost"):
+    with pytest.raises(
+        RuntimeError, match=r"store: cannot .* key '.*FailingStore: lost"
+    ):
         torchcomms.new_comm("ncclx", CPU, name="x", store=FailingStore(OSError("lost")))
 
 
 def test_interrupt_in_the_store_goes_through(world):
     world(1, 2)
     with pytest.raises(KeyboardInterrupt):
-        torchcomms.new_comm("ncclx", CPU, name="x", store=FailingStore(KeyboardInterrupt()))
+        torchcomms.new_comm(
+            "ncclx", CPU, name="x", store=FailingStore(KeyboardInterrupt())
+        )
 
 
 @pytest.mark.parametrize("missing", ["MASTER_ADDR", "MASTER_PORT"])
@@ -301,7 +311,9 @@ def test_nothing_answers_at_the_master(world, monkeypatch):
     world(1, 2)
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setenv("MASTER_PORT", "1")
-    expected = re.escape("store: nothing answers at MASTER_ADDR:MASTER_PORT = 127.0.0.1:1")
+    expected = re.escape(
+        "store: nothing answers at MASTER_ADDR:MASTER_PORT = 127.0.0.1:1"
+    )
     with pytest.raises(RuntimeError, match=expected):
         torchcomms.new_comm("ncclx", CPU, name="x", timeout=timedelta(milliseconds=200))
 

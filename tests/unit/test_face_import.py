@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Import rules: in both orders, without side effects, and with what torch probes for."""
+"""Import rules: both orders, no side effects, and what torch probes for."""
 
 import os
 import subprocess

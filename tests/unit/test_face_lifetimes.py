@@ -15,10 +15,10 @@ from datetime import timedelta
 
 import pytest
 import torch
-from unit.thread_ranks import leave, make_ranks, on_all
 
 import torchcomms
 from torchcomms import ReduceOp
+from unit.thread_ranks import leave, make_ranks, on_all
 
 SUM = ReduceOp.SUM
 CPU = torch.device("cpu")

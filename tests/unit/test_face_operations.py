@@ -6,10 +6,10 @@ from datetime import timedelta
 
 import pytest
 import torch
-from unit.thread_ranks import on_all
 
 import torchcomms
-from torchcomms import ReduceOp, TorchComm, Timeout
+from torchcomms import ReduceOp, Timeout, TorchComm
+from unit.thread_ranks import on_all
 
 SUM = ReduceOp.SUM
 
@@ -50,7 +50,7 @@ OPERATIONS = {
         "output_split_sizes": [1, 2, 3],
         "input_split_sizes": [0, 2, 1],
     },
-    "barrier": lambda: {},
+    "barrier": dict,
     "scatter": lambda: {
         "output_tensor": f(4),
         "input_tensor_list": [f(4) for _ in range(3)],

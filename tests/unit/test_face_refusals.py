@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Bad arguments: refused before anything is sent, with a text that names the argument."""
+"""Bad arguments: refused before anything is sent; the text names the argument."""
 
 from datetime import timedelta
 
 import pytest
 import torch
-from unit.thread_ranks import on_all
 
 import torchcomms
 from torchcomms import P2POp, P2POpType, ReduceOp
+from unit.thread_ranks import on_all
 
 SUM = ReduceOp.SUM
+BIG = (1 << 63) - 1
 
 
 def f(*shape):
@@ -19,6 +20,10 @@ def f(*shape):
 
 def i(*shape):
     return torch.ones(*shape, dtype=torch.int64)
+
+
+def z(*shape):
+    return torch.ones(*shape, dtype=torch.complex64)
 
 
 def batch(comm, *ops):
@@ -38,7 +43,7 @@ def freed():
 
 
 def quantized():
-    with pytest.warns(UserWarning):
+    with pytest.warns(UserWarning, match="quantize"):
         return torch.quantize_per_tensor(f(2), 0.1, 0, torch.quint8)
 
 
@@ -58,12 +63,12 @@ REFUSALS = [
     ("tensor is a nested tensor, which is not supported", RuntimeError,
      lambda c: c.all_reduce(nested(), SUM)),
     ("tensor has its conjugate bit set: pass resolve_conj() of it", RuntimeError,
-     lambda c: c.all_reduce(torch.ones(2, dtype=torch.complex64).conj(), SUM)),
+     lambda c: c.all_reduce(z(2).conj(), SUM)),
     ("tensor has its negative bit set: pass resolve_neg() of it", RuntimeError,
      lambda c: c.all_reduce(torch._neg_view(f(2)), SUM)),
     ("input has its negative bit set", RuntimeError,
-     lambda c: c.all_gather_single(f(3), torch.ones(1, dtype=torch.complex64).conj().imag)),
-    ("Tensor must be contiguous: tensor has shape torch.Size([3, 2]) and strides (1, 3)",
+     lambda c: c.all_gather_single(f(3), z(1).conj().imag)),
+    ("Tensor must be contiguous: tensor has shape torch.Size([3, 2]) and strides (1",
      RuntimeError, lambda c: c.all_reduce(f(2, 3).t(), SUM)),
     ("Tensor must be contiguous: tensor has", RuntimeError,
      lambda c: c.broadcast(f(1).expand(4), 0)),
@@ -133,7 +138,7 @@ REFUSALS = [
     ("input_split_sizes[1] means 1 elements, output_split_sizes[1] 2", RuntimeError,
      lambda c: c.all_to_all_v_single(f(6), f(6), [2, 2, 2], [2, 1, 2])),
     ("output_split_sizes sums to 18446744073709551614, but output has 6", RuntimeError,
-     lambda c: c.all_to_all_v_single(f(6), f(6), [(1 << 63) - 1, (1 << 63) - 1, 0], [2, 2, 2])),
+     lambda c: c.all_to_all_v_single(f(6), f(6), [BIG, BIG, 0], [2, 2, 2])),
     ("output_split_sizes must be an int, but got str", TypeError,
      lambda c: c.all_to_all_v_single(f(6), f(6), [2, 2, "2"], [2, 2, 2])),
     ("input_tensor_list[0] has 5 elements, expected 2", RuntimeError,
@@ -189,7 +194,8 @@ REFUSALS = [
     ("Cannot issue empty batch operation", RuntimeError, lambda c: batch(c)),
     ("dst must be in range [0, 3), but got 4", RuntimeError,
      lambda c: c.batch_op_create().send(f(2), 4)),
-    ("Cannot recv from self", RuntimeError, lambda c: c.batch_op_create().recv(f(2), 1)),
+    ("Cannot recv from self", RuntimeError,
+     lambda c: c.batch_op_create().recv(f(2), 1)),
     ("src must be in range [0, 3), but got 5", RuntimeError,
      lambda c: batch(c, P2POp(P2POpType.RECV, f(2), 5))),
     ("Cannot send to self (rank 1)", RuntimeError,

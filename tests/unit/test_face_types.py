@@ -117,7 +117,11 @@ def test_comm_options_from_the_environment(monkeypatch):
     options = CommOptions()
     assert options.abort_process_on_timeout_or_error is True
     assert options.timeout == timedelta(seconds=600)
-    assert (options.store, options.enable_reconfigure, options.hints) == (None, False, {})
+    assert (options.store, options.enable_reconfigure, options.hints) == (
+        None,
+        False,
+        {},
+    )
     monkeypatch.setenv("TORCHCOMM_TIMEOUT_SECONDS", " 12 ")
     monkeypatch.setenv("TORCHCOMM_ABORT_ON_ERROR", "No")
     changed = CommOptions()

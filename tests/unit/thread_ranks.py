@@ -63,4 +63,5 @@ def leave(comms):
         try:
             comm.finalize()
         except RuntimeError as error:
-            assert "already finalized" in str(error)
+            if "already finalized" not in str(error):
+                raise
