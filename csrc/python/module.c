@@ -32,6 +32,18 @@ watch_forks(void)
     pthread_atfork(NULL, NULL, count_fork);
 }
 
+tc_py_state *
+tc_py_state_at_end(PyTypeObject *cls)
+{
+    PyObject *type, *value, *trace;
+    tc_py_state *state;
+
+    PyErr_Fetch(&type, &value, &trace);
+    state = tc_py_state_of(cls);
+    PyErr_Restore(type, value, trace);
+    return state;
+}
+
 int
 tc_py_traverse_type(PyObject *self, visitproc visit, void *arg)
 {

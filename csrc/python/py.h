@@ -131,6 +131,11 @@ tc_py_state_of(PyTypeObject *cls)
     return PyType_GetModuleState(cls);
 }
 
+/* For destructors: NULL where the interpreter, ending, has taken the module from its
+ * types before it drops their last objects. An exception that is set stays. */
+tc_py_state *
+tc_py_state_at_end(PyTypeObject *cls);
+
 /* Number of forks between the first process and this one. */
 uint32_t
 tc_py_generation(void);

@@ -75,29 +75,40 @@ warn_unfinalized(tc_comm *comm)
     PyErr_Restore(type, value, trace);
 }
 
+/* After the exit function the engine is gone, which a communicator needs to the end:
+ * what is left then goes with the process. */
+static void
+let_go(tc_py_state *state, tc_py_comm *self)
+{
+    tc_comm *comm = self->comm;
+
+    link_out(state, self);
+    if (self->generation != tc_py_generation() || state->closed) {
+        return;
+    }
+    *tc_comm_face_slot(comm) = NULL;
+    if (tc_comm_check_usable(comm, NULL) == TC_ERR_FINALIZED) {
+        tc_comm_release(comm);
+    } else {
+        warn_unfinalized(comm);
+        tc_py_comm_leave(state, comm);
+    }
+    tc_py_garbage_check(state);
+}
+
 static void
 comm_dealloc(PyObject *obj)
 {
     tc_py_comm *self = (tc_py_comm *)obj;
     PyTypeObject *type = Py_TYPE(obj);
-    tc_py_state *state = tc_py_state_of(type);
-    tc_comm *comm = self->comm;
+    tc_py_state *state = tc_py_state_at_end(type);
 
     PyObject_GC_UnTrack(obj);
     if (self->weakrefs != NULL) {
         PyObject_ClearWeakRefs(obj);
     }
-    link_out(state, self);
-    /* At exit the engine, which a communicator needs to the end, is gone already. */
-    if (self->generation == tc_py_generation() && !state->closed) {
-        *tc_comm_face_slot(comm) = NULL;
-        if (tc_comm_check_usable(comm, NULL) == TC_ERR_FINALIZED) {
-            tc_comm_release(comm);
-        } else {
-            warn_unfinalized(comm);
-            tc_py_comm_leave(state, comm);
-        }
-        tc_py_garbage_check(state);
+    if (state != NULL) {
+        let_go(state, self);
     }
     PyObject_GC_Del(obj);
     Py_DECREF(type);
@@ -271,13 +282,16 @@ static PyObject *
 comm_abort(PyObject *obj, PyObject *Py_UNUSED(none))
 {
     tc_comm *comm = comm_of(obj);
+    PyThreadState *thread;
 
     if (!tc_comm_is_abort_supported(comm)) {
         PyErr_SetString(PyExc_RuntimeError, "abort not implemented for communicator");
         return NULL;
     }
-    Py_BEGIN_ALLOW_THREADS tc_comm_abort(comm);
-    Py_END_ALLOW_THREADS Py_RETURN_NONE;
+    thread = PyEval_SaveThread();
+    tc_comm_abort(comm);
+    PyEval_RestoreThread(thread);
+    Py_RETURN_NONE;
 }
 
 PyDoc_STRVAR(is_abort_supported_doc, "is_abort_supported($self, /)\n--\n\n"

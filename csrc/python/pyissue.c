@@ -20,10 +20,11 @@ static tc_status
 issue_without_gil(tc_comm *comm, const tc_call *call, uint64_t timeout_ns,
                   tc_work **work_p, tc_error *err)
 {
-    tc_status status;
+    PyThreadState *thread = PyEval_SaveThread();
+    tc_status status = tc_comm_issue(comm, call, timeout_ns, work_p, err);
 
-    Py_BEGIN_ALLOW_THREADS status = tc_comm_issue(comm, call, timeout_ns, work_p, err);
-    Py_END_ALLOW_THREADS return status;
+    PyEval_RestoreThread(thread);
+    return status;
 }
 
 /* Ends a call that the core has accepted but not finished. */

@@ -147,11 +147,13 @@ tc_py_at_exit(PyObject *module, PyObject *Py_UNUSED(none))
     state->orphan_count = 0;
     if (all_left) {
         tc_engine *engine = state->engine;
+        PyThreadState *thread;
 
         state->engine = NULL;
         /* The engine's thread may be waiting for the GIL. */
-        Py_BEGIN_ALLOW_THREADS tc_engine_destroy(engine);
-        Py_END_ALLOW_THREADS
+        thread = PyEval_SaveThread();
+        tc_engine_destroy(engine);
+        PyEval_RestoreThread(thread);
     }
     tc_py_garbage_drain(state);
     Py_RETURN_NONE;

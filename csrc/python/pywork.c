@@ -25,15 +25,16 @@ work_dealloc(PyObject *obj)
 {
     tc_py_work *self = (tc_py_work *)obj;
     PyTypeObject *type = Py_TYPE(obj);
-    tc_py_state *state = tc_py_state_of(type);
+    tc_py_state *state = tc_py_state_at_end(type);
     tc_work *work = self->work;
 
     PyObject_GC_UnTrack(obj);
     if (self->weakrefs != NULL) {
         PyObject_ClearWeakRefs(obj);
     }
-    /* At exit the engine, which its communicator needs to the end, is gone already. */
-    if (work != NULL && self->generation == tc_py_generation() && !state->closed) {
+    /* After the exit function the engine is gone, which its communicator needs. */
+    if (work != NULL && state != NULL && !state->closed &&
+        self->generation == tc_py_generation()) {
         tc_work_release(work);
         tc_py_garbage_check(state);
     }
