@@ -295,7 +295,10 @@ module_exec(PyObject *module)
     }
     state->timedelta = import_from("datetime", "timedelta");
     state->done = tc_py_work_wrap(state, NULL);
-    return state->timedelta == NULL || state->done == NULL ? -1 : 0;
+    if (state->timedelta == NULL || state->done == NULL) {
+        return -1;
+    }
+    return tc_py_capi_add(module, state);
 }
 
 static int

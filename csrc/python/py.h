@@ -101,6 +101,10 @@ typedef struct tc_py_state {
     struct tc_py_comm *comms; /* communicators with a Python object */
     tc_comm **orphans; /* dropped while an operation was in flight */
     size_t orphan_count;
+    struct tc_py_hold *holds; /* communicators of the c10d shim */
+    struct tc_py_hold *dropped; /* pushed by any thread, like `garbage` */
+    uint32_t drop_scheduled;
+    void (*shim_exit)(void);
 } tc_py_state;
 
 /* `generation` is that of the process which made the object: a forked child leaves the
@@ -242,6 +246,17 @@ tc_py_comm_leave(tc_py_state *state, tc_comm *comm);
 /* The exit function: leaves every communicator and ends the engine. */
 PyObject *
 tc_py_at_exit(PyObject *module, PyObject *none);
+
+/* pycapi.c: what the c10d shim is given, and what it holds */
+int
+tc_py_capi_add(PyObject *module, tc_py_state *state);
+
+bool
+tc_py_comm_is_held(tc_py_state *state, const tc_comm *comm);
+
+/* Calls `leave` for each communicator that is held; whether all were left. */
+bool
+tc_py_holds_at_exit(tc_py_state *state, bool (*leave)(tc_comm *comm));
 
 /* pycreate.c: torchcomms._core._new_comm */
 PyObject *

@@ -87,7 +87,8 @@ let_go(tc_py_state *state, tc_py_comm *self)
         return;
     }
     *tc_comm_face_slot(comm) = NULL;
-    if (tc_comm_check_usable(comm, NULL) == TC_ERR_FINALIZED) {
+    if (tc_comm_check_usable(comm, NULL) == TC_ERR_FINALIZED ||
+        tc_py_comm_is_held(state, comm)) {
         tc_comm_release(comm);
     } else {
         warn_unfinalized(comm);

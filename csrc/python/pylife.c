@@ -134,6 +134,7 @@ tc_py_at_exit(PyObject *module, PyObject *Py_UNUSED(none))
             all_left = leave_at_exit(c->comm) && all_left;
         }
     }
+    all_left = tc_py_holds_at_exit(state, leave_at_exit) && all_left;
     for (size_t i = 0; i < state->orphan_count; i++) {
         bool left = leave_at_exit(state->orphans[i]);
 
@@ -154,6 +155,10 @@ tc_py_at_exit(PyObject *module, PyObject *Py_UNUSED(none))
         thread = PyEval_SaveThread();
         tc_engine_destroy(engine);
         PyEval_RestoreThread(thread);
+    }
+    if (state->shim_exit != NULL) {
+        Py_BEGIN_ALLOW_THREADS state->shim_exit();
+        Py_END_ALLOW_THREADS
     }
     tc_py_garbage_drain(state);
     Py_RETURN_NONE;

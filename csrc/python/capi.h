@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What torchcomms._core offers the c10d shim: a table of functions in a capsule. */
+#ifndef TC_PYTHON_CAPI_H
+#define TC_PYTHON_CAPI_H
+
+#include "core/comm.h"
+
+/* The capsule's attribute and name. Its context is the first argument `ctx` below. */
+#define TC_CAPI_ATTRIBUTE "_capi"
+#define TC_CAPI_NAME "torchcomms._core._capi"
+
+/* A communicator that the shim holds, so that it is not left when its Python object is
+ * dropped. */
+typedef struct tc_py_hold tc_py_hold;
+
+struct _object;
+
+/* Members are only ever appended. Functions marked [GIL] are called with it, all others
+ * with or without. What is not described here is described in core/comm.h and
+ * core/work.h under the same name. */
+typedef struct tc_capi {
+    size_t struct_size;
+
+    /* Number of forks between the first process and this one. */
+    uint32_t (*generation)(void);
+    /* [GIL] `fn` is called once, without the GIL, when the process exits: every
+     * communicator has been left and no work ends later. */
+    void (*set_exit)(void *ctx, void (*fn)(void));
+
+    /* [GIL], which is released meanwhile. The options' interrupt is ignored;
+     * TC_INTERRUPTED comes with a Python exception set. */
+    tc_status (*comm_create)(void *ctx, tc_comm_options *options, tc_py_hold **hold_p,
+                             tc_error *err);
+    /* [GIL] Of a torchcomms.TorchComm; NULL with a Python exception. */
+    tc_py_hold *(*comm_hold_object)(void *ctx, struct _object *obj);
+    /* Takes over a reference; NULL without memory, and the reference is released. */
+    tc_py_hold *(*comm_hold)(void *ctx, tc_comm *comm);
+    /* Ends a hold; a communicator that nobody else has is left. Nothing in a fork. */
+    void (*comm_drop)(void *ctx, tc_py_hold *hold);
+    tc_comm *(*comm_of)(const tc_py_hold *hold);
+    /* [GIL] The one TorchComm of a communicator, a new reference; NULL with a Python
+     * exception. */
+    struct _object *(*comm_object)(void *ctx, tc_comm *comm);
+
+    tc_status (*comm_finalize)(tc_comm *comm, const tc_interrupt *interrupt,
+                               tc_error *err);
+    tc_status (*comm_check_usable)(const tc_comm *comm, tc_error *err);
+    void (*comm_abort)(tc_comm *comm);
+    bool (*comm_is_aborted)(const tc_comm *comm);
+    tc_status (*comm_issue)(tc_comm *comm, const tc_call *call, uint64_t timeout_ns,
+                            tc_work **work_p, tc_error *err);
+    tc_status (*comm_split)(tc_comm *comm, const tc_split_options *options,
+                            tc_comm **child_p, tc_error *err);
+    int32_t (*comm_rank)(const tc_comm *comm);
+    int32_t (*comm_size)(const tc_comm *comm);
+    const char *(*comm_name)(const tc_comm *comm);
+    const char *(*comm_backend_name)(const tc_comm *comm);
+    tc_device (*comm_device)(const tc_comm *comm);
+    uint64_t (*comm_timeout)(const tc_comm *comm);
+    void (*comm_set_timeout)(tc_comm *comm, uint64_t timeout_ns);
+
+    void (*work_retain)(tc_work *work);
+    void (*work_release)(tc_work *work);
+    void (*work_set_owner)(tc_work *work, tc_owner owner);
+    tc_work_state (*work_get_state)(const tc_work *work);
+    tc_status (*work_result)(const tc_work *work, tc_error *err);
+    void (*work_on_end)(tc_work *work, void (*fn)(void *ctx), void *ctx);
+    tc_status (*work_wait)(tc_work *work, uint64_t timeout_ns,
+                           const tc_interrupt *interrupt, tc_error *err);
+} tc_capi;
+
+#endif
