@@ -67,7 +67,8 @@ tc_native_announce_locked(tc_native *comm, tc_op *op)
                      (uint64_t)redop << 16 | (uint64_t)(uint32_t)root << 32;
 
     nop->seq = seq;
-    nop->fingerprint = mix(mix(small, common_count(comm, call)), seq);
+    nop->fingerprint = mix(mix(small, common_count(comm, call)), comm->history);
+    comm->history = nop->fingerprint;
     tc_store_relaxed_u64(&line->seq, 0);
     line->fingerprint = nop->fingerprint;
     line->count = shown_count(call);
@@ -139,22 +140,41 @@ tc_native_describe(tc_op *op, char *text, size_t capacity)
     describe_line(&line, text, capacity);
 }
 
+/* A copy of what rank r has announced under this number; false when that is gone. */
+static bool
+read_line(const tc_native *comm, uint64_t seq, int32_t r, tc_shm_call *copy_p)
+{
+    const tc_shm_call *line = line_of(comm, seq, r);
+
+    if (tc_load_acquire_u64(&line->seq) != seq) {
+        return false;
+    }
+    *copy_p = *line;
+    return tc_load_acquire_u64(&line->seq) == seq;
+}
+
 void
 tc_native_mismatch_locked(tc_native *comm, tc_op *op, int32_t peer)
 {
-    tc_native_op *nop = tc_native_op_of(op);
-    const tc_shm_call *line = line_of(comm, nop->seq, peer);
+    uint64_t last = tc_native_op_of(op)->seq;
+    uint64_t seq = last;
     char mine[128];
     char theirs[128] = "a call it has left behind";
+    tc_shm_call own, other;
 
     tc_native_describe(op, mine, sizeof(mine));
-    if (tc_load_acquire_u64(&line->seq) == nop->seq) {
-        tc_shm_call copy = *line;
-
-        describe_line(&copy, theirs, sizeof(theirs));
+    /* Of the calls that are still announced, the first that differs: since fingerprints
+     * are chained, all after it do. The peer may be ahead or behind. */
+    for (uint64_t s = last; s > 0 && last - s < TC_SHM_CALLS; s--) {
+        if (read_line(comm, s, comm->rank, &own) && read_line(comm, s, peer, &other) &&
+            own.fingerprint != other.fingerprint) {
+            describe_line(&own, mine, sizeof(mine));
+            describe_line(&other, theirs, sizeof(theirs));
+            seq = s;
+        }
     }
     tc_native_break(comm, TC_ERR_MISMATCH, peer,
                     "ranks disagree on collective %llu: rank %d called %s, rank %d "
                     "called %s",
-                    (unsigned long long)nop->seq, comm->rank, mine, peer, theirs);
+                    (unsigned long long)seq, comm->rank, mine, peer, theirs);
 }

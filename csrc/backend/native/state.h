@@ -75,6 +75,8 @@ struct tc_native {
     tc_op *head;
     tc_op *tail;
     uint64_t seq;       /* collectives started */
+    uint64_t history;   /* fingerprint of the last; each contains the one before it, so
+                         * that a disagreement nobody noticed shows in the next call */
     uint64_t exchanges; /* of them by one exchange */
     tc_status broken;   /* TC_OK until the state word was seen to be set */
     tc_error cause;     /* then: what broke it */
