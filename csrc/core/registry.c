@@ -181,6 +181,20 @@ list_names_locked(char *text, size_t capacity)
     }
 }
 
+static const char *
+device_name(tc_device_type device)
+{
+    static const char *const names[] = {
+        [TC_DEVICE_CPU] = "cpu",
+        [TC_DEVICE_CUDA] = "cuda",
+        [TC_DEVICE_HIP] = "hip",
+        [TC_DEVICE_XPU] = "xpu",
+    };
+    size_t i = (size_t)device;
+
+    return i < sizeof(names) / sizeof(names[0]) ? names[i] : "any";
+}
+
 tc_status
 tc_registry_find(const char *name, tc_device_type device, const tc_backend **backend_p,
                  tc_error *err)
@@ -194,8 +208,8 @@ tc_registry_find(const char *name, tc_device_type device, const tc_backend **bac
     pthread_mutex_unlock(&lock);
     if (found == NULL) {
         return tc_error_set(err, TC_ERR_INVALID_ARGUMENT,
-                            "no backend '%s' for this device type; known: %s", name,
-                            names);
+                            "no backend '%s' for device type %s; known: %s", name,
+                            device_name(device), names);
     }
     *backend_p = &found->backend;
     return TC_OK;
