@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The examples run as the README says, and the check of the training can fail."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+from torch.distributed import TCPStore
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
+TIMEOUT_S = 120
+LAUNCHERS = {
+    "plain variables": ("RANK", "WORLD_SIZE"),
+    "MPICH and Intel MPI": ("PMI_RANK", "PMI_SIZE"),
+    "Open MPI": ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+}
+
+
+def environment(**more):
+    return {**os.environ, "OMP_NUM_THREADS": "1", **more}
+
+
+def torchrun(ranks, *command):
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
+    return subprocess.run(
+        [sys.executable, *launcher, str(ranks), *map(str, command)],
+        env=environment(),
+        timeout=TIMEOUT_S,
+        capture_output=True,
+        text=True,
+    )
+
+
+def lines_of_all_reduce(ranks):
+    total = float(sum(range(1, ranks + 1)))
+    return [f"rank {rank} of {ranks} got {[total] * 4}" for rank in range(ranks)]
+
+
+def test_all_reduce_under_torchrun():
+    done = torchrun(2, EXAMPLES / "all_reduce.py")
+    assert done.returncode == 0, done.stderr
+    # Ranks write to one pipe, and unbuffered a line's end comes apart from the line.
+    assert [done.stdout.count(line) for line in lines_of_all_reduce(2)] == [1, 1]
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_all_reduce_by_the_variables_of(launcher):
+    rank_variable, size_variable = LAUNCHERS[launcher]
+    ranks = 3
+    # Held by the test, so that no other process can take the port.
+    store = TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
+    processes = []
+    for rank in range(ranks):
+        placed = {
+            rank_variable: str(rank),
+            size_variable: str(ranks),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(store.port),
+            "TORCHELASTIC_USE_AGENT_STORE": "True",
+        }
+        processes.append(
+            subprocess.Popen(
+                [sys.executable, EXAMPLES / "all_reduce.py"],
+                env=environment(**placed),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+    try:
+        shown = [process.communicate(timeout=TIMEOUT_S) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    assert [process.returncode for process in processes] == [0] * ranks, shown
+    assert [output.strip() for output, _ in shown] == lines_of_all_reduce(ranks)
+
+
+# Not called `ranks`: that is a fixture here.
+@pytest.mark.parametrize("count", [2, 3])
+def test_training_learns_and_agrees_with_one_process(count):
+    done = torchrun(count, EXAMPLES / "train_digits.py", "--check")
+    assert done.returncode == 0, done.stdout + done.stderr
+    steps, accuracy, verdict = done.stdout.splitlines()
+    assert steps.startswith(f"{count} ranks: 225 steps")
+    assert float(accuracy.split()[2]) > 95
+    assert "agree" in verdict
+    assert "100%" in done.stderr, "progress bar"
+
+
+def test_training_check_fails_when_gradients_are_not_summed(tmp_path):
+    text = (EXAMPLES / "train_digits.py").read_text()
+    whole = "self.sum(parameter.grad)"
+    assert text.count(whole) == 1
+    spoilt = tmp_path / "train_digits.py"
+    spoilt.write_text(text.replace(whole, "self.sum(parameter.grad.clone())"))
+    done = torchrun(2, spoilt, "--check", "--epochs", "1")
+    assert done.returncode != 0
+    assert "DIFFER" in done.stdout
+
+
+def test_readme_shows_the_first_example():
+    text = (EXAMPLES / "all_reduce.py").read_text()
+    shown = f"<!-- examples/all_reduce.py -->\n```python\n{text}```\n"
+    assert shown in (ROOT / "README.md").read_text()
+
+
+def test_readme_links_lead_to_files():
+    text = (ROOT / "README.md").read_text()
+    links = [part.split(")", 1)[0] for part in text.split("](")[1:]]
+    assert links
+    assert [link for link in links if not (ROOT / link).exists()] == []
