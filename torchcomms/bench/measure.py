@@ -16,7 +16,7 @@ _BURST_SECONDS = 0.001
 _MOST_CALLS = 2000
 _FEWEST_ROUNDS = 5
 _MOST_ROUNDS = 300
-_WARM_UP_CALLS = 3
+_WARM_UP_CALLS = 10
 
 
 @dataclass
@@ -67,10 +67,10 @@ def _burst(call, calls, agreement):
 
 def _calibrate(call, agreement, iterations):
     """Calls of a burst, and the seconds that a burst takes at the slowest rank."""
-    for _ in range(_WARM_UP_CALLS):
-        call()
-    estimate = min(_burst(call, _WARM_UP_CALLS, agreement) for _ in range(3))
-    estimate = agreement.largest([estimate])[0]
+    estimate = agreement.largest([_burst(call, 1, agreement)])[0]
+    if estimate < _BURST_SECONDS:
+        _burst(call, _WARM_UP_CALLS, agreement)
+        estimate = agreement.largest([_burst(call, _WARM_UP_CALLS, agreement)])[0]
     calls = iterations or min(max(int(_BURST_SECONDS / estimate), 1), _MOST_CALLS)
     return calls, calls * estimate
 
