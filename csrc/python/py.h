@@ -144,6 +144,11 @@ tc_py_state_at_end(PyTypeObject *cls);
 uint32_t
 tc_py_generation(void);
 
+/* False, with a RuntimeError, in a fork of the process that made the object. There the
+ * memory shared with other ranks is not mapped. */
+bool
+tc_py_check_process(uint32_t generation, const char *call);
+
 /* Visits the type and nothing else: for objects that hold no other. */
 int
 tc_py_traverse_type(PyObject *self, visitproc visit, void *arg);

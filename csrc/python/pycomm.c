@@ -131,6 +131,9 @@ comm_finalize(PyObject *obj, PyObject *Py_UNUSED(none))
     tc_error err = {0};
     tc_status status;
 
+    if (!tc_py_check_process(((tc_py_comm *)obj)->generation, "finalize")) {
+        return NULL;
+    }
     /* Hooks (api.md section 7): pre and post finalize go around this call. */
     interrupt = tc_py_pause_begin(&pause);
     status = tc_comm_finalize(comm, &interrupt, &err);
@@ -287,6 +290,9 @@ comm_abort(PyObject *obj, PyObject *Py_UNUSED(none))
 
     if (!tc_comm_is_abort_supported(comm)) {
         PyErr_SetString(PyExc_RuntimeError, "abort not implemented for communicator");
+        return NULL;
+    }
+    if (!tc_py_check_process(((tc_py_comm *)obj)->generation, "abort")) {
         return NULL;
     }
     thread = PyEval_SaveThread();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The one place where a status of the core becomes a Python exception. */
+/* Where a status of the core, or a foreign process, becomes a Python exception. */
 #include <string.h>
 
 #include "python/py.h"
@@ -26,4 +26,17 @@ tc_py_raise(tc_status status, const tc_error *err)
         Py_DECREF(text);
     }
     return NULL;
+}
+
+bool
+tc_py_check_process(uint32_t generation, const char *call)
+{
+    if (generation == tc_py_generation()) {
+        return true;
+    }
+    PyErr_Format(PyExc_RuntimeError,
+                 "%s in a forked child: only the process that made a communicator can "
+                 "use it",
+                 call);
+    return false;
 }

@@ -60,6 +60,9 @@ work_wait(PyObject *obj, PyObject *Py_UNUSED(none))
     if (work == NULL) {
         Py_RETURN_NONE;
     }
+    if (!tc_py_check_process(self->generation, "wait")) {
+        return NULL;
+    }
     /* Another thread may come to the end first and let go. */
     tc_work_retain(work);
     status = tc_py_wait_work(work, &err);
