@@ -173,6 +173,7 @@ class Pool:
         self.workers = [
             Worker(zygote, request | {"rank": r}, self.folder) for r in range(size)
         ]
+        self._open = list(self.workers)
         self._calls = 0
         self._function = None
 
@@ -243,10 +244,12 @@ class Pool:
         raise RanksFailed(f"not over after {limit_s} s: {text}")
 
     def close(self):
+        """Ends the ranks; may be called again."""
         limit_s = 0 if self.failed else LIMIT_S
-        for worker in self.workers:
+        workers, self._open = self._open, []
+        for worker in workers:
             worker.channel.close()
-        ended = [worker.close(limit_s) for worker in self.workers]
+        ended = [worker.close(limit_s) for worker in workers]
         assert self.failed or all(ended), "a rank did not exit at its end"
 
 
