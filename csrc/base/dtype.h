@@ -23,12 +23,12 @@ tc_op_name(tc_op_kind kind);
 
 /* Which buffers an operation has. */
 typedef enum tc_op_form {
-    TC_FORM_NONE,     /* none: barrier, and what is no operation to issue */
-    TC_FORM_SEND,     /* in */
-    TC_FORM_RECV,     /* out */
-    TC_FORM_TENSOR,   /* in and out, of the same count */
-    TC_FORM_GATHER,   /* in; a block of every rank out */
-    TC_FORM_SCATTER,  /* a block for every rank in; out */
+    TC_FORM_NONE, /* none: barrier, and what is no operation to issue */
+    TC_FORM_SEND, /* in */
+    TC_FORM_RECV, /* out */
+    TC_FORM_TENSOR, /* in and out, of the same count */
+    TC_FORM_GATHER, /* in; a block of every rank out */
+    TC_FORM_SCATTER, /* a block for every rank in; out */
     TC_FORM_EXCHANGE, /* a block for every rank in, one of every rank out */
     TC_FORM_BATCH,
 } tc_op_form;

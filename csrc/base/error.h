@@ -7,12 +7,12 @@
 
 /* Return the status of `expr` from the calling function unless it is TC_OK. Only while
  * there is nothing to undo. */
-#define TC_TRY(expr)                      \
-    do {                                  \
+#define TC_TRY(expr) \
+    do { \
         tc_status tc_try_status = (expr); \
-        if (tc_try_status != TC_OK) {     \
-            return tc_try_status;         \
-        }                                 \
+        if (tc_try_status != TC_OK) { \
+            return tc_try_status; \
+        } \
     } while (0)
 
 /* `err` may be NULL. Returns `status`. */

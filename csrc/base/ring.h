@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The record of the last operations: a ring that its owner writes and anyone may read. */
+/* The record of the last operations: a ring that its owner writes and anyone may read.
+ */
 #ifndef TC_BASE_RING_H
 #define TC_BASE_RING_H
 
@@ -14,17 +15,17 @@ typedef enum tc_ring_state {
     TC_RING_FAILED = 3,
 } tc_ring_state;
 
-/* One line. Invariant: `number` is written last and is the entry's own (counted from 1),
- * 0 while the entry is being rewritten; a reader copies, then checks that it still stands
- * there. */
+/* One line. Invariant: `number` is written last and is the entry's own (counted from
+ * 1), 0 while the entry is being rewritten; a reader copies, then checks that it still
+ * stands there. */
 typedef struct tc_ring_entry {
     uint64_t number;
     uint64_t start_tick; /* tc_ring_tick() */
-    uint64_t end_tick;   /* 0: not ended */
+    uint64_t end_tick; /* 0: not ended */
     uint64_t count;
     uint64_t seq;
     uint32_t comm; /* number of the communicator in its process */
-    uint8_t kind;  /* tc_op_kind */
+    uint8_t kind; /* tc_op_kind */
     uint8_t dtype;
     uint8_t redop;
     uint8_t state; /* tc_ring_state */

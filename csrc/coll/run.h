@@ -41,10 +41,10 @@ typedef void (*tc_run_reduce_fn)(void *dst, const void *const *srcs, int n,
  * same `piece_bytes`: a whole number of elements, no more than a slot holds. */
 typedef struct tc_run tc_run;
 
-/* What a run is made from. `plan`, `call` and `lanes` are borrowed until tc_run_destroy.
- * The buffers of the call may be the same where the algorithm says so. `reduce` may be
- * NULL where the plan has no REDUCE step; it is called with one source per rank, in rank
- * order, of which this rank's may be the destination. */
+/* What a run is made from. `plan`, `call` and `lanes` are borrowed until
+ * tc_run_destroy. The buffers of the call may be the same where the algorithm says so.
+ * `reduce` may be NULL where the plan has no REDUCE step; it is called with one source
+ * per rank, in rank order, of which this rank's may be the destination. */
 typedef struct tc_run_config {
     const tc_plan *plan;
     const tc_call *call;

@@ -127,10 +127,9 @@ check_even(const char *name, const tc_call *call, const tc_blocks *blocks, int32
         uint64_t count = blocks->counts != NULL ? blocks->counts[r] : blocks->count;
 
         if (count != call->count) {
-            return tc_error_set(err, TC_ERR_INVALID_ARGUMENT,
-                                "%s[%d] has %llu elements, expected %llu", name, r,
-                                (unsigned long long)count,
-                                (unsigned long long)call->count);
+            return tc_error_set(
+                err, TC_ERR_INVALID_ARGUMENT, "%s[%d] has %llu elements, expected %llu",
+                name, r, (unsigned long long)count, (unsigned long long)call->count);
         }
     }
     return TC_OK;
@@ -142,8 +141,9 @@ check_gather(const tc_call *call, bool has_blocks, int32_t size, tc_error *err)
 {
     TC_TRY(check_buffer("input", call->in, call->dtype, call->count, err));
     TC_TRY(check_even("output", call, &call->out_blocks, size, err));
-    return has_blocks ? check_blocks("output", &call->out_blocks, call->dtype, size, err)
-                      : TC_OK;
+    return has_blocks
+               ? check_blocks("output", &call->out_blocks, call->dtype, size, err)
+               : TC_OK;
 }
 
 static tc_status
@@ -218,9 +218,9 @@ tc_split_check(const tc_split *split, int32_t rank, int32_t size, int32_t *child
         mine = split->ranks[i] == rank ? i : mine;
     }
     if (split->rank_count > 0 && mine < 0) {
-        return tc_error_set(err, TC_ERR_INVALID_ARGUMENT,
-                            "Current rank %d is not included in the provided ranks list",
-                            rank);
+        return tc_error_set(
+            err, TC_ERR_INVALID_ARGUMENT,
+            "Current rank %d is not included in the provided ranks list", rank);
     }
     *child_rank_p = mine;
     return TC_OK;

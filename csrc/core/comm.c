@@ -176,8 +176,8 @@ tc_comm_finalize(tc_comm *comm, const tc_interrupt *interrupt, tc_error *err)
     tc_status status;
 
     if (!tc_cas_acq_rel_u32(&comm->finalized, 0, 1)) {
-        return tc_error_set(err, TC_ERR_FINALIZED, "communicator '%s' already finalized",
-                            comm->name);
+        return tc_error_set(err, TC_ERR_FINALIZED,
+                            "communicator '%s' already finalized", comm->name);
     }
     status = tc_comm_wait(comm, nothing_in_flight, comm, TC_DEADLINE_NONE, interrupt);
     if (status != TC_OK) {
@@ -191,8 +191,8 @@ tc_status
 tc_comm_check_usable(const tc_comm *comm, tc_error *err)
 {
     if (tc_load_relaxed_u32(&comm->finalized) != 0) {
-        return tc_error_set(err, TC_ERR_FINALIZED, "communicator '%s' already finalized",
-                            comm->name);
+        return tc_error_set(err, TC_ERR_FINALIZED,
+                            "communicator '%s' already finalized", comm->name);
     }
     return TC_OK;
 }

@@ -54,10 +54,10 @@ tc_comm_is_abort_supported(const tc_comm *comm);
 bool
 tc_comm_is_aborted(const tc_comm *comm);
 
-/* Issues one operation. `timeout_ns` 0 means the communicator's. The call and its arrays
- * are borrowed for this function only; its buffers until the work ends.
- * TC_OK: finished, *work_p is NULL. TC_PENDING: *work_p is a new reference. Otherwise
- * the call was refused (nothing was sent, it can be repeated) or failed. */
+/* Issues one operation. `timeout_ns` 0 means the communicator's. The call and its
+ * arrays are borrowed for this function only; its buffers until the work ends. TC_OK:
+ * finished, *work_p is NULL. TC_PENDING: *work_p is a new reference. Otherwise the call
+ * was refused (nothing was sent, it can be repeated) or failed. */
 tc_status
 tc_comm_issue(tc_comm *comm, const tc_call *call, uint64_t timeout_ns, tc_work **work_p,
               tc_error *err);

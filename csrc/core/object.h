@@ -16,9 +16,10 @@ typedef enum tc_work_hook {
 } tc_work_hook;
 
 /* Invariants. `op` is first: the backend gives it back by address. `state` leaves
- * TC_WORK_INPROGRESS by one compare-and-swap; `status` and `error` are written before it
- * by the winner and constant afterwards. A handed-out work holds one reference for the
- * flight (dropped by the winner), one for each holder, and one reference to `comm`. */
+ * TC_WORK_INPROGRESS by one compare-and-swap; `status` and `error` are written before
+ * it by the winner and constant afterwards. A handed-out work holds one reference for
+ * the flight (dropped by the winner), one for each holder, and one reference to `comm`.
+ */
 struct tc_work {
     tc_op op;
     uint32_t refs;
@@ -34,8 +35,9 @@ struct tc_work {
     tc_error error;
 };
 
-/* Invariants. `spare` holds at most one idle work, taken and put by exchange, so that the
- * small-message path allocates nothing. Operations in flight are `issued - ended`. */
+/* Invariants. `spare` holds at most one idle work, taken and put by exchange, so that
+ * the small-message path allocates nothing. Operations in flight are `issued - ended`.
+ */
 struct tc_comm {
     const tc_backend *backend;
     void *ctx; /* the backend's object */

@@ -104,8 +104,8 @@ complete_table(const tc_backend *given, tc_backend *full_p)
     full_p->version = table.version;
     full_p->device_type = table.device_type;
     full_p->comm_abort = table.comm_abort;
-#define TAKE(member)                   \
-    if (table.member != NULL) {        \
+#define TAKE(member) \
+    if (table.member != NULL) { \
         full_p->member = table.member; \
     }
     TAKE(comm_create)
@@ -154,9 +154,9 @@ tc_registry_add(const char *name, const tc_backend *backend, tc_error *err)
     pthread_mutex_lock(&lock);
     if (find_locked(name, backend->device_type) == NULL) {
         if (entry_count == MAX_ENTRIES) {
-            status = tc_error_set(err, TC_ERR_NO_MEMORY,
-                                  "backend '%s' is one more than %d", name,
-                                  MAX_ENTRIES);
+            status =
+                tc_error_set(err, TC_ERR_NO_MEMORY, "backend '%s' is one more than %d",
+                             name, MAX_ENTRIES);
         } else {
             strcpy(entries[entry_count].name, name);
             complete_table(backend, &entries[entry_count].backend);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Children of a communicator: the two halves of a split and the exchange between them. */
+/* Children of a communicator: the two halves of a split and the exchange between them.
+ */
 #include <stdlib.h>
 
 #include "base/clock.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The one waiting loop: poll, then yield, then sleep, always moving the communicator. */
+/* The one waiting loop: poll, then yield, then sleep, always moving the communicator.
+ */
 #include <sched.h>
 #include <time.h>
 

@@ -38,9 +38,9 @@ tc_work_set_owner(tc_work *work, tc_owner owner);
 tc_work_state
 tc_work_get_state(const tc_work *work);
 
-/* Runs `fn(ctx)` once, when the work has ended: at once where it has already, else on the
- * thread that ends it, which may hold locks. `fn` neither blocks nor takes a lock, and
- * calls nothing of this header. At most one for each work. */
+/* Runs `fn(ctx)` once, when the work has ended: at once where it has already, else on
+ * the thread that ends it, which may hold locks. `fn` neither blocks nor takes a lock,
+ * and calls nothing of this header. At most one for each work. */
 void
 tc_work_on_end(tc_work *work, void (*fn)(void *ctx), void *ctx);
 
@@ -48,7 +48,8 @@ tc_work_on_end(tc_work *work, void (*fn)(void *ctx), void *ctx);
 tc_op_kind
 tc_work_kind(const tc_work *work);
 
-/* The result of a finished work: TC_OK, or its error with the text; TC_PENDING before. */
+/* The result of a finished work: TC_OK, or its error with the text; TC_PENDING before.
+ */
 tc_status
 tc_work_result(const tc_work *work, tc_error *err);
 
@@ -62,8 +63,8 @@ typedef struct tc_interrupt {
 /* The only place where the core blocks. Helps the communicator along until the work has
  * ended and returns its result; leaves earlier with TC_EXPIRED after `timeout_ns`
  * (UINT64_MAX: never) or TC_INTERRUPTED, and the operation then goes on without the
- * caller. The communicator's own timeout ends the work itself. Any number of times, from
- * any thread. */
+ * caller. The communicator's own timeout ends the work itself. Any number of times,
+ * from any thread. */
 tc_status
 tc_work_wait(tc_work *work, uint64_t timeout_ns, const tc_interrupt *interrupt,
              tc_error *err);

@@ -16,8 +16,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-/* An engine with blocked sources looks up this often: deaths ring no bell, and deadlines
- * pass silently. */
+/* An engine with blocked sources looks up this often: deaths ring no bell, and
+ * deadlines pass silently. */
 #define TICK_NS (25 * TC_NSEC_PER_MSEC)
 #define IDLE_NS (10 * TC_NSEC_PER_SEC)
 /* Sweeps with a yield between them before it sleeps: waking costs the waker 6 us. The
@@ -96,9 +96,10 @@ err_free:
     return status;
 }
 
-/* From here on the kernel marks the page's liveness word when this thread ends, whatever
- * ends it. The list has one node; it and the head are private, only the word they lead to
- * is shared. Replaces glibc's own list, so this thread takes no robust mutex. */
+/* From here on the kernel marks the page's liveness word when this thread ends,
+ * whatever ends it. The list has one node; it and the head are private, only the word
+ * they lead to is shared. Replaces glibc's own list, so this thread takes no robust
+ * mutex. */
 static void
 announce_life(tc_engine *engine)
 {

@@ -13,8 +13,8 @@ typedef struct tc_engine tc_engine;
  * while `kicks` differs from `seen`. After `retire` the engine does not know it any
  * more. */
 typedef struct tc_engine_source {
-    /* TC_OK: something moved; TC_PENDING: blocked; TC_EXPIRED: nothing outstanding, call
-     * again after the next kick. Never waits. */
+    /* TC_OK: something moved; TC_PENDING: blocked; TC_EXPIRED: nothing outstanding,
+     * call again after the next kick. Never waits. */
     tc_status (*progress)(void *ctx, uint64_t now_ns);
     /* Frees the source, after tc_engine_retire. */
     void (*retire)(void *ctx);
@@ -31,13 +31,13 @@ typedef struct tc_engine_source {
 tc_status
 tc_engine_create(tc_engine **engine_p, tc_error *err);
 
-/* Starts the thread, unless it runs. Before the page is shown to peers: from then on they
- * notice this process's death. */
+/* Starts the thread, unless it runs. Before the page is shown to peers: from then on
+ * they notice this process's death. */
 tc_status
 tc_engine_start(tc_engine *engine, tc_error *err);
 
-/* Retires what is left, stops the thread and marks the page closed. In a forked child it
- * only forgets. Not from the engine's thread. */
+/* Retires what is left, stops the thread and marks the page closed. In a forked child
+ * it only forgets. Not from the engine's thread. */
 void
 tc_engine_destroy(tc_engine *engine);
 

@@ -15,7 +15,8 @@
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 _Static_assert(sizeof(tc_bell) == 64, "the bell has a line of its own");
-_Static_assert(offsetof(tc_page, bell) == 64, "peers poll the first line, write the next");
+_Static_assert(offsetof(tc_page, bell) == 64,
+               "peers poll the first line, write the next");
 _Static_assert(sizeof(tc_ring_entry) == 64, "one line an entry");
 
 /* Field 22 of /proc/self/stat; 0 where it cannot be read. */
@@ -47,8 +48,7 @@ read_start_ticks(void)
 static tc_status
 map_page(int fd, tc_page **page_p, tc_error *err)
 {
-    void *at =
-        mmap(NULL, sizeof(tc_page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    void *at = mmap(NULL, sizeof(tc_page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
     if (at == MAP_FAILED) {
         return tc_error_errno(err, "mmap of a process page of %zu bytes",

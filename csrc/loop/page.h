@@ -12,8 +12,8 @@
  *
  * Invariants: `liveness` is 0 before the engine thread runs, then that thread's id, and
  * the kernel sets TC_PAGE_OWNER_DIED in it when the thread dies, whatever kills it
- * (robust list). `closed` is set before an orderly end, so a dead page that is not closed
- * is a crash. Only the owner writes anything but the bell. */
+ * (robust list). `closed` is set before an orderly end, so a dead page that is not
+ * closed is a crash. Only the owner writes anything but the bell. */
 typedef struct tc_page {
     /* read by peers while they poll; written at birth and death */
     uint32_t liveness;
@@ -21,7 +21,7 @@ typedef struct tc_page {
     int32_t pid;
     uint32_t magic;
     uint64_t start_ticks; /* of the process, from /proc/self/stat: tells pids apart */
-    uint64_t id;          /* random: tells engines of one process apart */
+    uint64_t id; /* random: tells engines of one process apart */
     uint64_t pad[4];
     tc_bell bell; /* on a line of its own: peers write it */
     tc_ring ring;

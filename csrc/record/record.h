@@ -5,9 +5,9 @@
 
 #include "loop/page.h"
 
-/* Copies the last operations, oldest first, at most `capacity`; entries that their owner
- * is just rewriting are left out. Returns how many were copied. Takes no lock and stops
- * nobody. */
+/* Copies the last operations, oldest first, at most `capacity`; entries that their
+ * owner is just rewriting are left out. Returns how many were copied. Takes no lock and
+ * stops nobody. */
 size_t
 tc_record_read(const tc_ring *ring, tc_ring_entry *entries_p, size_t capacity);
 

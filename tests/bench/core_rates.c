@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Times all_reduce of the C core between processes: bytes, us; needs libtorchcomms.a and
- * tests/c/support. usage: core_rates [ranks] */
+/* Times all_reduce of the C core between processes: bytes, us; needs libtorchcomms.a
+ * and tests/c/support. usage: core_rates [ranks] */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -31,7 +31,10 @@ body(tc_test_rank *self)
     }
     for (size_t bytes = 8; bytes <= most; bytes *= bytes < 1024 ? 16 : 8) {
         double rounds[7];
-        int n = bytes <= 1024 ? 20000 : bytes <= 65536 ? 2000 : bytes <= 1 << 20 ? 200 : 5;
+        int n = bytes <= 1024      ? 20000
+                : bytes <= 65536   ? 2000
+                : bytes <= 1 << 20 ? 200
+                                   : 5;
         tc_call call = {.kind = TC_OP_ALL_REDUCE,
                         .dtype = TC_FLOAT32,
                         .redop = TC_REDOP_SUM,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a plan costs: two-phase all_reduce on 2 ranks as a plan and as a straight loop. */
+/* What a plan costs: two-phase all_reduce on 2 ranks as a plan and as a straight loop.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -116,8 +117,11 @@ body(tc_test_rank *self)
         double ratio[ROUNDS];
         size_t piece = bytes >= 262144 ? 65536 : bytes / 4;
         int n = (int)((2u << 20) / bytes) + 1;
-        tc_call call = {.kind = TC_OP_ALL_REDUCE, .dtype = TC_FLOAT32,
-                        .redop = TC_REDOP_SUM, .count = bytes / 4, .in = buf,
+        tc_call call = {.kind = TC_OP_ALL_REDUCE,
+                        .dtype = TC_FLOAT32,
+                        .redop = TC_REDOP_SUM,
+                        .count = bytes / 4,
+                        .in = buf,
                         .out = buf};
 
         for (int k = 0; k < ROUNDS; k++) {
@@ -141,10 +145,11 @@ body(tc_test_rank *self)
         qsort(loop_us, ROUNDS, sizeof(double), compare);
         qsort(ratio, ROUNDS, sizeof(double), compare);
         if (self->rank == 0) {
-            printf("%9zu bytes: plan %9.2f us, loop %9.2f us (medians), ratio of a round "
-                   "%.3f (p25 %.3f, p75 %.3f); best %.2f and %.2f\n",
-                   bytes, plan_us[ROUNDS / 2], loop_us[ROUNDS / 2], ratio[ROUNDS / 2],
-                   ratio[ROUNDS / 4], ratio[3 * ROUNDS / 4], plan_us[0], loop_us[0]);
+            printf(
+                "%9zu bytes: plan %9.2f us, loop %9.2f us (medians), ratio of a round "
+                "%.3f (p25 %.3f, p75 %.3f); best %.2f and %.2f\n",
+                bytes, plan_us[ROUNDS / 2], loop_us[ROUNDS / 2], ratio[ROUNDS / 2],
+                ratio[ROUNDS / 4], ratio[3 * ROUNDS / 4], plan_us[0], loop_us[0]);
         }
     }
     free(buf);

@@ -82,8 +82,13 @@ check_all_reduce(const setting *s)
 {
     int64_t *buf = make_blocks(s->rank, 1, s->count);
     int64_t *out = make(s->count);
-    tc_call call = {.kind = TC_OP_ALL_REDUCE, .dtype = TC_INT64, .redop = TC_REDOP_SUM,
-                    .async = s->async, .count = s->count, .in = buf, .out = out};
+    tc_call call = {.kind = TC_OP_ALL_REDUCE,
+                    .dtype = TC_INT64,
+                    .redop = TC_REDOP_SUM,
+                    .async = s->async,
+                    .count = s->count,
+                    .in = buf,
+                    .out = out};
 
     run_call(s->comm, &call);
     call.out = buf;
@@ -101,8 +106,13 @@ check_rooted(const setting *s, int32_t root)
     int64_t *buf = make_blocks(s->rank, 1, s->count);
     int64_t *blocks = make_blocks(s->rank, s->size, s->count);
     int64_t *all = make(s->count * (uint64_t)s->size);
-    tc_call call = {.dtype = TC_INT64, .redop = TC_REDOP_SUM, .async = s->async,
-                    .root = root, .count = s->count, .in = buf, .out = buf};
+    tc_call call = {.dtype = TC_INT64,
+                    .redop = TC_REDOP_SUM,
+                    .async = s->async,
+                    .root = root,
+                    .count = s->count,
+                    .in = buf,
+                    .out = buf};
 
     call.kind = TC_OP_REDUCE;
     run_call(s->comm, &call);
@@ -139,11 +149,15 @@ check_gathers(const setting *s)
 {
     int64_t *buf = make_blocks(s->rank, 1, s->count);
     int64_t *all = make(s->count * (uint64_t)s->size);
-    tc_op_kind kinds[] = {TC_OP_ALL_GATHER_SINGLE, TC_OP_ALL_GATHER, TC_OP_ALL_GATHER_V};
+    tc_op_kind kinds[] = {TC_OP_ALL_GATHER_SINGLE, TC_OP_ALL_GATHER,
+                          TC_OP_ALL_GATHER_V};
 
     for (size_t k = 0; k < 3; k++) {
-        tc_call call = {.kind = kinds[k], .dtype = TC_INT64, .async = s->async,
-                        .count = s->count, .in = buf,
+        tc_call call = {.kind = kinds[k],
+                        .dtype = TC_INT64,
+                        .async = s->async,
+                        .count = s->count,
+                        .in = buf,
                         .out_blocks = {.base = all, .count = s->count}};
 
         memset(all, 0, s->count * (uint64_t)s->size * sizeof(*all));
@@ -167,8 +181,12 @@ check_blocks(const setting *s)
                          TC_OP_ALL_TO_ALL_V_SINGLE};
 
     for (size_t k = 0; k < 3; k++) {
-        tc_call call = {.kind = scatters[k], .dtype = TC_INT64, .redop = TC_REDOP_SUM,
-                        .async = s->async, .count = s->count, .out = out,
+        tc_call call = {.kind = scatters[k],
+                        .dtype = TC_INT64,
+                        .redop = TC_REDOP_SUM,
+                        .async = s->async,
+                        .count = s->count,
+                        .out = out,
                         .in_blocks = {.base = in, .count = s->count}};
 
         run_call(s->comm, &call);
@@ -197,8 +215,11 @@ check_lists(const setting *s)
     void **in_ptrs = calloc((size_t)n, sizeof(void *));
     void **out_ptrs = calloc((size_t)n, sizeof(void *));
     uint64_t *counts = calloc((size_t)n, sizeof(uint64_t));
-    tc_call call = {.kind = TC_OP_REDUCE_SCATTER, .dtype = TC_INT64,
-                    .redop = TC_REDOP_SUM, .async = s->async, .count = s->count,
+    tc_call call = {.kind = TC_OP_REDUCE_SCATTER,
+                    .dtype = TC_INT64,
+                    .redop = TC_REDOP_SUM,
+                    .async = s->async,
+                    .count = s->count,
                     .out = out};
 
     CHECK(in_ptrs != NULL && out_ptrs != NULL && counts != NULL);
@@ -314,8 +335,11 @@ pipeline_body(tc_test_rank *self)
 
     for (int k = 0; k < PIPELINE; k++) {
         uint64_t count = k % 3 == 0 ? 30000 : 4;
-        tc_call call = {.kind = TC_OP_ALL_REDUCE, .dtype = TC_INT64,
-                        .redop = TC_REDOP_SUM, .async = true, .count = count};
+        tc_call call = {.kind = TC_OP_ALL_REDUCE,
+                        .dtype = TC_INT64,
+                        .redop = TC_REDOP_SUM,
+                        .async = true,
+                        .count = count};
         tc_status status;
 
         bufs[k] = make_blocks(self->rank, 1, count);
@@ -349,8 +373,11 @@ crossed_body(tc_test_rank *self)
 
         for (int i = 0; i < 2; i++) {
             int at = self->rank % 2 == 0 ? i : 1 - i;
-            tc_call call = {.kind = TC_OP_ALL_REDUCE, .dtype = TC_INT64,
-                            .redop = TC_REDOP_SUM, .async = true, .count = 40000};
+            tc_call call = {.kind = TC_OP_ALL_REDUCE,
+                            .dtype = TC_INT64,
+                            .redop = TC_REDOP_SUM,
+                            .async = true,
+                            .count = 40000};
 
             bufs[at] = make_blocks(self->rank, 1, call.count);
             call.in = call.out = bufs[at];

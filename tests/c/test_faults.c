@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Death, abort, disagreement, deadlines, leaving: every rank ends with the right error. */
+/* Death, abort, disagreement, deadlines, leaving: every rank ends with the right error.
+ */
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,7 +20,8 @@
 static void
 nap(double seconds)
 {
-    struct timespec t = {(time_t)seconds, (long)((seconds - (double)(long)seconds) * 1e9)};
+    struct timespec t = {(time_t)seconds,
+                         (long)((seconds - (double)(long)seconds) * 1e9)};
 
     nanosleep(&t, NULL);
 }
@@ -27,8 +29,12 @@ nap(double seconds)
 static tc_call
 sum_call(int64_t *buf, uint64_t count)
 {
-    return (tc_call){.kind = TC_OP_ALL_REDUCE, .dtype = TC_INT64,
-                     .redop = TC_REDOP_SUM, .count = count, .in = buf, .out = buf};
+    return (tc_call){.kind = TC_OP_ALL_REDUCE,
+                     .dtype = TC_INT64,
+                     .redop = TC_REDOP_SUM,
+                     .count = count,
+                     .in = buf,
+                     .out = buf};
 }
 
 static void

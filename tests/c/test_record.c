@@ -63,15 +63,18 @@ dump(const tc_page *page)
     return text;
 }
 
-
 /* Rank 1 is killed between two operations of the record; rank 0 reads what it did. */
 static void
 killed_body(tc_test_rank *self)
 {
     tc_comm *comm = tc_test_comm(self, 60);
     float buf[3] = {0};
-    tc_call call = {.kind = TC_OP_ALL_REDUCE, .dtype = TC_FLOAT32,
-                    .redop = TC_REDOP_MAX, .count = 3, .in = buf, .out = buf};
+    tc_call call = {.kind = TC_OP_ALL_REDUCE,
+                    .dtype = TC_FLOAT32,
+                    .redop = TC_REDOP_MAX,
+                    .count = 3,
+                    .in = buf,
+                    .out = buf};
     tc_error err;
     char *text;
 

@@ -12,8 +12,8 @@
  * compares the hash of the list alone. */
 typedef struct split_blob {
     uint64_t list_hash; /* of the ranks in their order, and of the child's name */
-    int32_t leader;     /* rank in the parent; -1: joins no child */
-    int32_t status;     /* tc_status of the first half */
+    int32_t leader; /* rank in the parent; -1: joins no child */
+    int32_t status; /* tc_status of the first half */
     uint64_t members[16];
     char address[TC_SHM_ADDRESS_BYTES];
     char message[168];
@@ -104,16 +104,16 @@ check_lists(const tc_native *comm, const char *name, const uint8_t *blobs,
             if (q != p && lists(&a, q) && a.list_hash != b.list_hash) {
                 return tc_error_set(
                     err, TC_ERR_MISMATCH,
-                    "split of communicator '%s' into '%s': rank %d lists rank %d, which "
-                    "passed %s",
+                    "split of communicator '%s' into '%s': rank %d lists rank %d, "
+                    "which passed %s",
                     comm->name, name, p, q,
                     b.leader < 0 ? "no ranks" : "another list or name");
             }
         }
         if (a.status != TC_OK) {
             return tc_error_set(err, (tc_status)a.status,
-                                "split of communicator '%s': rank %d: %s", comm->name, p,
-                                a.message);
+                                "split of communicator '%s': rank %d: %s", comm->name,
+                                p, a.message);
         }
     }
     return TC_OK;

@@ -106,8 +106,8 @@ power_of_two_above(uint64_t value)
     return power;
 }
 
-/* The piece, the same on every rank: a whole slot, or half of the largest transfer where
- * all ranks know that, so that one piece is written while the other is read. */
+/* The piece, the same on every rank: a whole slot, or half of the largest transfer
+ * where all ranks know that, so that one piece is written while the other is read. */
 static uint32_t
 piece_bytes(const tc_native *comm, const tc_call *call)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The small-message path: write own data beside its number, read the others', combine. */
+/* The small-message path: write own data beside its number, read the others', combine.
+ */
 #include <string.h>
 
 #include "backend/native/state.h"
@@ -117,13 +118,15 @@ combine_reduction(tc_native *comm, tc_op *op, uint64_t bytes)
     const tc_call *call = &op->call;
     tc_native_op *nop = tc_native_op_of(op);
     bool blocks = shows_blocks(call->kind);
-    uint64_t offset = blocks ? call->count * elem_bytes(call) * (uint64_t)comm->rank : 0;
+    uint64_t offset =
+        blocks ? call->count * elem_bytes(call) * (uint64_t)comm->rank : 0;
 
     for (int32_t r = 0; r < comm->size; r++) {
         comm->srcs[r] = data_of(comm, r, nop->exchange, bytes) + offset;
     }
     if (call->redop != TC_REDOP_PREMUL_SUM) {
-        /* The own buffer is in the cache as it is; the own slot belongs to the others. */
+        /* The own buffer is in the cache as it is; the own slot belongs to the others.
+         */
         comm->srcs[comm->rank] =
             blocks ? tc_blocks_ptr(&call->in_blocks, comm->rank, elem_bytes(call))
                    : call->in;

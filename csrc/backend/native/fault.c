@@ -12,8 +12,8 @@
 
 enum { UNSET, WRITING, READABLE };
 
-/* A member that died between claiming the word and writing the text must not hold up the
- * others. */
+/* A member that died between claiming the word and writing the text must not hold up
+ * the others. */
 #define WRITER_YIELDS 10000
 
 void
@@ -123,9 +123,10 @@ tc_native_report_gone(tc_native *comm, tc_op *op, int32_t peer)
 
     describe_started(op, call, sizeof(call));
     if (has_closed(comm, peer)) {
-        tc_native_break(comm, TC_ERR_PEER_CLOSED, peer,
-                        "rank %d (pid %d) has left the communicator and is needed in %s",
-                        peer, pid, call);
+        tc_native_break(
+            comm, TC_ERR_PEER_CLOSED, peer,
+            "rank %d (pid %d) has left the communicator and is needed in %s", peer, pid,
+            call);
     } else {
         tc_native_break(comm, TC_ERR_PEER_DIED, peer, "rank %d (pid %d) died in %s",
                         peer, pid, call);

@@ -71,7 +71,7 @@ alloc_comm(const tc_comm_config *config, tc_native **comm_p, tc_error *err)
 static tc_status
 decide_spinning(tc_native *comm, tc_error *err)
 {
-    uint64_t(*masks)[16] = calloc((size_t)(uint32_t)comm->size, sizeof(masks[0]));
+    uint64_t (*masks)[16] = calloc((size_t)(uint32_t)comm->size, sizeof(masks[0]));
 
     if (masks == NULL) {
         return tc_error_set(err, TC_ERR_NO_MEMORY, "affinity masks of %d ranks",
@@ -81,7 +81,7 @@ decide_spinning(tc_native *comm, tc_error *err)
         memcpy(masks[r], tc_shm_segment_rank(comm->segment, r)->affinity,
                sizeof(masks[r]));
     }
-    comm->spins = tc_affinity_oversubscribed((const uint64_t(*)[16])masks, comm->size)
+    comm->spins = tc_affinity_oversubscribed((const uint64_t (*)[16])masks, comm->size)
                       ? 0
                       : SPINS;
     free(masks);
@@ -101,7 +101,8 @@ finish_comm(tc_native *comm, tc_error *err)
         if (r == comm->rank) {
             continue;
         }
-        tc_shm_lane_open_reader(comm->segment, TC_SHM_LANE_MCAST, r, &comm->mcast_in[r]);
+        tc_shm_lane_open_reader(comm->segment, TC_SHM_LANE_MCAST, r,
+                                &comm->mcast_in[r]);
         tc_shm_lane_open_writer(comm->segment, TC_SHM_LANE_PAIR, r, &comm->pair_out[r]);
         tc_shm_lane_open_reader(comm->segment, TC_SHM_LANE_PAIR, r, &comm->pair_in[r]);
     }
@@ -142,9 +143,9 @@ meet(const tc_comm_config *config, tc_shm_leader *leader, const char *address,
     return tc_shm_member_join(address, &self, segment_p, err);
 }
 
-/* The way to the leader through the store: keys "<name>/<generation>/leader". A name may
- * be used again: every rank counts its own generations, so nothing is left from one that
- * another can take for its own. */
+/* The way to the leader through the store: keys "<name>/<generation>/leader". A name
+ * may be used again: every rank counts its own generations, so nothing is left from one
+ * that another can take for its own. */
 static tc_status
 exchange_address(const tc_comm_config *config, char address[TC_SHM_ADDRESS_BYTES],
                  tc_error *err)

@@ -12,8 +12,8 @@
 /* Collectives one pass may finish. */
 #define PASS_OPS 16
 
-/* Values of `busy`. WANTED: somebody found it held and may have gone to sleep over it, so
- * who frees it rings the bell. */
+/* Values of `busy`. WANTED: somebody found it held and may have gone to sleep over it,
+ * so who frees it rings the bell. */
 enum { FREE, HELD, WANTED };
 
 static bool

@@ -21,7 +21,7 @@ typedef enum tc_native_step {
     TC_NATIVE_DONE,
     TC_NATIVE_MOVED,
     TC_NATIVE_BLOCKED, /* `op->peer` tells by whom */
-    TC_NATIVE_FAILED,  /* the communicator is broken, its state tells why */
+    TC_NATIVE_FAILED, /* the communicator is broken, its state tells why */
 } tc_native_step;
 
 /* How a collective is carried out. */
@@ -36,28 +36,29 @@ typedef struct tc_native_path {
 /* The engine's part of a tc_op, in its `state`. */
 struct tc_native_op {
     const tc_native_path *path;
-    uint64_t seq;         /* collective number on this communicator; 0: not started */
+    uint64_t seq; /* collective number on this communicator; 0: not started */
     uint64_t fingerprint; /* of the call, with seq */
     uint64_t deadline_ns; /* 0 until it is queued */
-    uint64_t record;      /* number of its line in the record */
-    tc_reduce_fn reduce;  /* NULL where nothing is reduced */
-    int32_t peer;         /* the rank it waits for, -1: none */
-    bool finished;        /* completed, or about to be */
-    uint32_t arrived;     /* exchange: peers seen so far */
-    uint64_t exchange;    /* exchange: its number */
-    tc_run *run;          /* plan */
-    tc_plan plan;         /* plan */
-    const void *input;    /* plan: call.in before PREMUL_SUM replaced it */
-    void *scratch;        /* plan: scaled input of PREMUL_SUM */
+    uint64_t record; /* number of its line in the record */
+    tc_reduce_fn reduce; /* NULL where nothing is reduced */
+    int32_t peer; /* the rank it waits for, -1: none */
+    bool finished; /* completed, or about to be */
+    uint32_t arrived; /* exchange: peers seen so far */
+    uint64_t exchange; /* exchange: its number */
+    tc_run *run; /* plan */
+    tc_plan plan; /* plan */
+    const void *input; /* plan: call.in before PREMUL_SUM replaced it */
+    void *scratch; /* plan: scaled input of PREMUL_SUM */
     void **scratch_ptrs;
 };
 
 /* One communicator.
  *
  * Invariants. Everything below `busy` is read and written only by the thread that has
- * taken `busy` (see queue.c), except `inbox`, a stack that any thread pushes to. Collectives
- * run one after the other in the order of `head`; only `head` has started. Operations are
- * completed by the holder of `busy`, so none ends while a thread is inside its step. */
+ * taken `busy` (see queue.c), except `inbox`, a stack that any thread pushes to.
+ * Collectives run one after the other in the order of `head`; only `head` has started.
+ * Operations are completed by the holder of `busy`, so none ends while a thread is
+ * inside its step. */
 struct tc_native {
     const tc_host *host;
     tc_engine *engine;
@@ -67,21 +68,21 @@ struct tc_native {
     int32_t rank;
     int32_t size;
     uint32_t number; /* in its process, for the record */
-    uint32_t spins;  /* polls of a waiter before it yields */
+    uint32_t spins; /* polls of a waiter before it yields */
     char *name;
 
     tc_op *inbox;
     uint32_t busy;
     tc_op *head;
     tc_op *tail;
-    uint64_t seq;       /* collectives started */
-    uint64_t history;   /* fingerprint of the last; each contains the one before it, so
-                         * that a disagreement nobody noticed shows in the next call */
+    uint64_t seq; /* collectives started */
+    uint64_t history; /* fingerprint of the last; each contains the one before it, so
+                       * that a disagreement nobody noticed shows in the next call */
     uint64_t exchanges; /* of them by one exchange */
-    tc_status broken;   /* TC_OK until the state word was seen to be set */
-    tc_error cause;     /* then: what broke it */
-    const void **srcs;  /* `size` addresses, for reductions */
-    int32_t full_peer;  /* the reader that the last full lane waited for */
+    tc_status broken; /* TC_OK until the state word was seen to be set */
+    tc_error cause; /* then: what broke it */
+    const void **srcs; /* `size` addresses, for reductions */
+    int32_t full_peer; /* the reader that the last full lane waited for */
     tc_lanes lanes;
     tc_shm_lane mcast_out;
     tc_shm_lane *mcast_in; /* by rank */

@@ -28,7 +28,7 @@ typedef struct tc_p2p {
     int32_t peer;
     int32_t tag;
     uint64_t count; /* elements */
-    void *buf;      /* a send only reads it */
+    void *buf; /* a send only reads it */
 } tc_p2p;
 
 #define TC_ANY_SOURCE (-1)
@@ -75,8 +75,8 @@ typedef struct tc_call {
 typedef struct tc_op {
     tc_call call;
     uint64_t timeout_ns; /* from `issue`; the backend enforces it */
-    struct tc_op *next;  /* the backend's, for its queues */
-    tc_error *error;     /* written by the backend before a failing `complete` */
+    struct tc_op *next; /* the backend's, for its queues */
+    tc_error *error; /* written by the backend before a failing `complete` */
     /* The backend's own; undefined at `issue`. */
     uint64_t state[TC_OP_STATE_BYTES / sizeof(uint64_t)];
 } tc_op;
@@ -88,7 +88,7 @@ typedef struct tc_op {
 typedef struct tc_parking {
     uint32_t *bell;
     uint32_t *sleepers;
-    uint32_t spins;  /* polls before the first yield */
+    uint32_t spins; /* polls before the first yield */
     uint32_t yields; /* yields before the first sleep */
 } tc_parking;
 
@@ -146,8 +146,8 @@ typedef struct tc_split {
 
 #define TC_SPLIT_BLOB_BYTES 512
 
-/* Members are only ever appended; the core fills what an older backend lacks, and what a
- * backend leaves NULL, with "unsupported" or a harmless default. */
+/* Members are only ever appended; the core fills what an older backend lacks, and what
+ * a backend leaves NULL, with "unsupported" or a harmless default. */
 typedef struct tc_backend {
     uint32_t struct_size;
     uint32_t abi; /* TC_BACKEND_ABI */
@@ -157,11 +157,11 @@ typedef struct tc_backend {
 
     tc_status (*comm_create)(const tc_comm_config *config, void **comm_p,
                              tc_error *err);
-    /* A split in two halves, between which the core carries every rank's `blob` to every
-     * rank of the parent. The first half cannot fail: it says in its blob what it could
-     * not do. The second is always called after it: `blobs` has one of every rank, or is
-     * NULL where the exchange failed; it releases *pending_p. *child_p stays NULL on a
-     * rank that joins no child. */
+    /* A split in two halves, between which the core carries every rank's `blob` to
+     * every rank of the parent. The first half cannot fail: it says in its blob what it
+     * could not do. The second is always called after it: `blobs` has one of every
+     * rank, or is NULL where the exchange failed; it releases *pending_p. *child_p
+     * stays NULL on a rank that joins no child. */
     void (*split_begin)(void *comm, const tc_comm_config *config, const tc_split *split,
                         uint8_t blob[TC_SPLIT_BLOB_BYTES], void **pending_p);
     tc_status (*split_end)(void *comm, const tc_comm_config *config,

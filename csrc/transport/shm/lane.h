@@ -5,14 +5,14 @@
 
 #include "transport/shm/segment.h"
 
-/* What travels with a piece, in one line. `number` counts the lane's pieces from 1 and is
- * written last. */
+/* What travels with a piece, in one line. `number` counts the lane's pieces from 1 and
+ * is written last. */
 typedef struct tc_shm_piece {
     uint64_t number;
     uint64_t fingerprint; /* of the call it belongs to */
-    uint64_t total;       /* bytes of the whole transfer */
-    uint32_t bytes;       /* of this piece */
-    uint32_t type;        /* the user's of the lane */
+    uint64_t total; /* bytes of the whole transfer */
+    uint32_t bytes; /* of this piece */
+    uint32_t type; /* the user's of the lane */
     int32_t tag;
     uint32_t dtype;
     uint64_t message; /* point-to-point: number of the message of its pair */
@@ -30,12 +30,12 @@ typedef struct tc_shm_lane {
     uint8_t *data;
     const tc_shm_segment *segment;
     uint64_t next;
-    uint64_t acked;     /* writer: every reader is known to be this far */
+    uint64_t acked; /* writer: every reader is known to be this far */
     uint32_t populated; /* writer: bytes of each slot that are present */
     uint32_t slots;
     uint32_t slot_bytes;
     uint32_t readers;
-    int32_t peer;   /* the other end, -1: all other ranks */
+    int32_t peer; /* the other end, -1: all other ranks */
     uint32_t index; /* reader: its acknowledgement line */
 } tc_shm_lane;
 
@@ -83,7 +83,8 @@ tc_shm_lane_grants(const tc_shm_lane *lane)
     return (tc_shm_grant *)(void *)(lane->acks + (size_t)lane->readers * TC_SHM_LINE);
 }
 
-/* Rings the bell of every other rank, or of one. After a sequentially consistent store. */
+/* Rings the bell of every other rank, or of one. After a sequentially consistent store.
+ */
 void
 tc_shm_ring_all(const tc_shm_segment *segment);
 

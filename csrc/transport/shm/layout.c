@@ -27,10 +27,9 @@ pair_slot_bytes(int32_t size)
 static uint64_t
 lay_lanes(tc_shm_lane_shape *shape, uint64_t offset, uint64_t count)
 {
-    shape->control_bytes =
-        round_up((uint64_t)(TC_SHM_MAX_SLOTS + shape->readers + TC_SHM_GRANTS) *
-                     TC_SHM_LINE,
-                 TC_SHM_PAGE);
+    shape->control_bytes = round_up(
+        (uint64_t)(TC_SHM_MAX_SLOTS + shape->readers + TC_SHM_GRANTS) * TC_SHM_LINE,
+        TC_SHM_PAGE);
     shape->stride = shape->control_bytes +
                     round_up((uint64_t)shape->slots * shape->slot_bytes, TC_SHM_PAGE);
     shape->offset = offset;
@@ -57,8 +56,8 @@ tc_shm_layout_compute(int32_t size, tc_shm_layout *layout_p)
     l.exchange_offset = at;
     l.exchange_stride = round_up(2 * (uint64_t)l.exchange_bytes, TC_SHM_PAGE);
     at += l.exchange_stride * ranks;
-    l.lanes[TC_SHM_LANE_MCAST] = (tc_shm_lane_shape){
-        .slots = 4, .slot_bytes = 64u * 1024u, .readers = others};
+    l.lanes[TC_SHM_LANE_MCAST] =
+        (tc_shm_lane_shape){.slots = 4, .slot_bytes = 64u * 1024u, .readers = others};
     l.lanes[TC_SHM_LANE_PAIR] =
         (tc_shm_lane_shape){.slots = 4, .slot_bytes = pair, .readers = 1};
     l.lanes[TC_SHM_LANE_EAGER] =

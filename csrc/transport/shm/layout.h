@@ -10,17 +10,17 @@ enum {
     TC_SHM_PAGE = 4096,
     TC_SHM_MAX_RANKS = 4096,
     TC_SHM_INLINE_BYTES = 48,
-    TC_SHM_CALLS = 32,     /* announced calls per rank */
-    TC_SHM_MAX_SLOTS = 8,  /* of a lane */
-    TC_SHM_GRANTS = 16,    /* of a lane */
+    TC_SHM_CALLS = 32, /* announced calls per rank */
+    TC_SHM_MAX_SLOTS = 8, /* of a lane */
+    TC_SHM_GRANTS = 16, /* of a lane */
 };
 
 /* One exchange: a header that travels with its data, or with a pointer to the slot.
  *
  * Invariant (parity double buffering): exchange x writes header and slot x % 2. Its
- * previous content, exchange x - 2, has been read by all: every rank has published x - 1,
- * which it does only after it has finished x - 2, and this rank has seen that before it
- * finished x - 1. */
+ * previous content, exchange x - 2, has been read by all: every rank has published x -
+ * 1, which it does only after it has finished x - 2, and this rank has seen that before
+ * it finished x - 1. */
 typedef struct tc_shm_header {
     uint64_t seq; /* exchange number, written last */
     uint64_t fingerprint;
@@ -42,10 +42,10 @@ typedef struct tc_shm_call {
 } tc_shm_call;
 
 typedef enum tc_shm_lane_kind {
-    TC_SHM_LANE_PAIR,  /* collectives, from one rank to one other */
+    TC_SHM_LANE_PAIR, /* collectives, from one rank to one other */
     TC_SHM_LANE_MCAST, /* collectives, from one rank to all others */
     TC_SHM_LANE_EAGER, /* point-to-point: envelopes and small messages */
-    TC_SHM_LANE_BULK,  /* point-to-point: data of matched large messages */
+    TC_SHM_LANE_BULK, /* point-to-point: data of matched large messages */
     TC_SHM_LANE_KINDS
 } tc_shm_lane_kind;
 
@@ -55,14 +55,14 @@ typedef enum tc_shm_lane_kind {
 typedef struct tc_shm_grant {
     uint64_t number;
     uint64_t message; /* number of the message of its pair */
-    uint64_t total;   /* bytes that the reader wants */
+    uint64_t total; /* bytes that the reader wants */
     uint32_t dtype;
     uint32_t verdict; /* the user's of the lane */
     uint64_t pad[4];
 } tc_shm_grant;
 
-/* Shape of the lanes of one kind. A lane is its control pages (headers of the slots, one
- * acknowledgement line per reader, then the answers), then its slots. */
+/* Shape of the lanes of one kind. A lane is its control pages (headers of the slots,
+ * one acknowledgement line per reader, then the answers), then its slots. */
 typedef struct tc_shm_lane_shape {
     uint32_t slots;
     uint32_t slot_bytes;
@@ -78,8 +78,8 @@ typedef struct tc_shm_lane_shape {
 typedef struct tc_shm_layout {
     int32_t size;
     uint32_t exchange_bytes; /* capacity of one exchange slot */
-    uint64_t state_offset;   /* the state word and text of a broken communicator */
-    uint64_t rank_offset;    /* first rank's control part: headers, calls, flags */
+    uint64_t state_offset; /* the state word and text of a broken communicator */
+    uint64_t rank_offset; /* first rank's control part: headers, calls, flags */
     uint64_t rank_stride;
     uint64_t exchange_offset; /* first rank's two exchange slots */
     uint64_t exchange_stride;
@@ -92,7 +92,7 @@ typedef struct tc_shm_layout {
 typedef struct tc_shm_state {
     uint32_t state;
     int32_t status; /* tc_status */
-    int32_t rank;   /* who found it */
+    int32_t rank; /* who found it */
     int32_t culprit; /* -1: nobody in particular */
     char message[TC_SHM_PAGE - 16];
 } tc_shm_state;
