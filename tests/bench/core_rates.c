@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Times all_reduce of the C core between processes: bytes, us; needs libtorchcomms.a
- * and tests/c/support. usage: core_rates [ranks] */
+/* Times all_reduce of the C core between processes; usage: core_rates [ranks]. */
 #include <stdio.h>
 #include <stdlib.h>
 
