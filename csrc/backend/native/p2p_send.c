@@ -2,7 +2,6 @@
 /* The sending side: envelopes, answers to them, and the data of granted messages. */
 #include "backend/native/p2p.h"
 #include "base/copy.h"
-#include "base/dtype.h"
 #include "base/error.h"
 
 /* Pieces one pass copies, so that the lock is given back. */
