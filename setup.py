@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Builds the C extension by csrc/build.mk; everything else is in pyproject.toml."""
 
+import importlib.util
 import os
 import pathlib
 import subprocess
@@ -10,6 +11,20 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 ROOT = pathlib.Path(__file__).resolve().parent
+
+# Extension module to target of csrc/build.mk.
+TARGETS = {"torchcomms._core": "extension", "torchcomms._backend_wrapper": "shim"}
+
+
+def modules():
+    """The c10d shim is for the torch of the building environment; without one the
+    package has the object API, and says what is missing when c10d asks for it."""
+    torch = importlib.util.find_spec("torch")
+    header = "include/torch/csrc/distributed/c10d/Backend.hpp"
+    if torch and (pathlib.Path(torch.origin).parent / header).exists():
+        return list(TARGETS)
+    print("torchcomms: no torch with headers here, built without the c10d shim")
+    return ["torchcomms._core"]
 
 
 class MakeExtension(build_ext):
@@ -27,7 +42,7 @@ class MakeExtension(build_ext):
                 "-f",
                 "csrc/build.mk",
                 f"-j{self.parallel or min(os.cpu_count() or 1, 8)}",
-                "extension",
+                TARGETS[ext.name],
                 f"PYTHON={sys.executable}",
                 f"OUT={out}",
             ],
@@ -37,6 +52,6 @@ class MakeExtension(build_ext):
 
 
 setup(
-    ext_modules=[Extension("torchcomms._core", sources=[])],
+    ext_modules=[Extension(name, sources=[]) for name in modules()],
     cmdclass={"build_ext": MakeExtension},
 )

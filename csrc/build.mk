@@ -3,6 +3,7 @@
 #
 #   make -f csrc/build.mk lib                       the static archive
 #   make -f csrc/build.mk extension PYTHON=… OUT=…  torchcomms._core, built at OUT
+#   make -f csrc/build.mk shim PYTHON=… OUT=…       torchcomms._backend_wrapper
 #   make -f csrc/build.mk programs VARIANT=asan     the C test programs
 #   make -f csrc/build.mk check VARIANT=asan        runs them; ONLY=c/% for some
 #
@@ -108,7 +109,7 @@ $(DIR)/tests/%: $(DIR)/obj/tests/%.o $$(call support,tests/$$(*D)) $(LIB) $(LIST
 	@echo "ld $@"
 	$(Q)$(CC) $(LDFLAGS_ALL) $(filter %.o,$^) $(LIB) $(LDLIBS_ALL) -o $@
 
-.PHONY: lib programs check extension clean
+.PHONY: lib programs check extension shim clean
 lib: $(LIB)
 
 programs: $(TEST_PROGRAMS)
@@ -180,6 +181,49 @@ $(OUT): $(PYTHON_OBJECTS) $(LIB) $(EXPORTS)
 	@mv $@.new $@
 
 -include $(PYTHON_OBJECTS:.o=.d)
+endif
+
+# The c10d shim: C++, for the torch of $(PYTHON) and for no other. It has nothing of the
+# core inside and reaches it through a capsule. Every torch that is supported is built
+# with the C++11 ABI, which is the compiler's default ------------------------------------
+
+ifneq ($(filter shim,$(MAKECMDGOALS)),)
+TORCH_INFO := $(shell $(PYTHON) -c 'import importlib.util as u, os, sysconfig as s; \
+    f = u.find_spec("torch"); \
+    print(s.get_paths()["include"], s.get_config_var("EXT_SUFFIX"), \
+          os.path.dirname(f.origin) if f else "")')
+TORCH := $(word 3,$(TORCH_INFO))
+TORCH_INCLUDE := $(TORCH)/include
+ifeq ($(wildcard $(TORCH_INCLUDE)/torch/csrc/distributed/c10d/Backend.hpp),)
+$(error '$(PYTHON)' has no torch with headers: the c10d shim is built for one)
+endif
+OUT ?= $(DIR)/_backend_wrapper$(word 2,$(TORCH_INFO))
+SHIM_SOURCES := $(sort $(wildcard csrc/torch/*.cpp))
+SHIM_DIR := $(DIR)/shim$(patsubst %.so,%,$(word 2,$(TORCH_INFO)))
+SHIM_OBJECTS := $(patsubst %.cpp,$(SHIM_DIR)/%.o,$(SHIM_SOURCES))
+SHIM_FLAGS := -std=c++17 -O2 -fPIC -pthread -fvisibility=hidden -D_GNU_SOURCE \
+    -iquote csrc -iquote csrc/include -isystem $(word 1,$(TORCH_INFO)) \
+    -isystem $(TORCH_INCLUDE) -isystem $(TORCH_INCLUDE)/torch/csrc/api/include \
+    -Wall -Wextra -Wshadow $(filter -Werror,$(WARNINGS)) $(CXXFLAGS)
+SHIM_STAMP := $(SHIM_DIR)/flags
+$(call stamp,$(SHIM_STAMP),$(shell $(CXX) --version | head -n 1) $(SHIM_FLAGS) \
+    $(SHIM_OBJECTS) $(shell cksum < $(TORCH_INCLUDE)/torch/headeronly/version.h))
+
+shim: $(OUT)
+
+$(SHIM_DIR)/%.o: %.cpp $(SHIM_STAMP)
+	@mkdir -p $(@D)
+	@echo "c++ $@"
+	$(Q)$(CXX) $(SHIM_FLAGS) -MMD -MP -c $< -o $@
+
+$(OUT): $(SHIM_OBJECTS)
+	@mkdir -p $(@D)
+	@echo "ld $@"
+	$(Q)$(CXX) -shared -pthread $(LDFLAGS) $(SHIM_OBJECTS) -L$(TORCH)/lib -ltorch_python \
+	    -ltorch_cpu -lc10 -o $@.new
+	@mv $@.new $@
+
+-include $(SHIM_OBJECTS:.o=.d)
 endif
 
 -include $(LIB_OBJECTS:.o=.d) $(SUPPORT_OBJECTS:.o=.d)

@@ -25,6 +25,9 @@ from torchcomms._backends import (
     is_backend_built as is_backend_built,
 )
 from torchcomms._bootstrap import new_comm
+from torchcomms._c10d import (
+    register_c10d as register_c10d,
+)
 from torchcomms._core import (
     BatchSendRecv,
     P2POp,

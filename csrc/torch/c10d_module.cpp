@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* torchcomms._backend_wrapper: what Python sees of the shim. */
+#include "torch/c10d_backend.h"
+#include "torch/dispatcher.h"
+
+namespace py = pybind11;
+
+namespace torchcomms {
+
+namespace {
+
+std::atomic<bool> closed{false};
+
+/* torchcomms._c10d looks for it before it loads the file. */
+__attribute__((used)) const char mark[] = "torchcomms-shim-built-for:" TORCH_VERSION;
+
+void
+at_exit()
+{
+    closed.store(true);
+    Dispatcher::stop();
+}
+
+void
+connect()
+{
+    py::object module = py::module_::import("torchcomms._core");
+    py::object capsule = module.attr(TC_CAPI_ATTRIBUTE);
+
+    core = static_cast<const tc_capi *>(
+        PyCapsule_GetPointer(capsule.ptr(), TC_CAPI_NAME));
+    if (core == nullptr) {
+        throw py::error_already_set();
+    }
+    if (core->struct_size < sizeof(tc_capi)) {
+        throw py::import_error("torchcomms._core is older than the c10d shim: build both "
+                               "from the same tree");
+    }
+    core_ctx = PyCapsule_GetContext(capsule.ptr());
+    core->set_exit(core_ctx, at_exit);
+}
+
+c10::intrusive_ptr<TorchCommsBackend>
+wrap(const py::object &comm)
+{
+    tc_py_hold *hold = core->comm_hold_object(core_ctx, comm.ptr());
+
+    if (hold == nullptr) {
+        throw py::error_already_set();
+    }
+    return c10::make_intrusive<TorchCommsBackend>(std::make_shared<Comm>(hold),
+                                                  std::chrono::seconds(600));
+}
+
+c10::intrusive_ptr<TorchCommsBackend>
+create(const std::string &backend, const std::string &name,
+       const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
+       int64_t timeout_ms)
+{
+    std::chrono::milliseconds timeout(timeout_ms);
+
+    return c10::make_intrusive<TorchCommsBackend>(
+        create_comm(backend, name, store, rank, size, timeout), timeout);
+}
+
+py::object
+get_comm(const TorchCommsBackend &backend)
+{
+    PyObject *comm = core->comm_object(core_ctx, backend.comm().peek());
+
+    if (comm == nullptr) {
+        throw py::error_already_set();
+    }
+    return py::reinterpret_steal<py::object>(comm);
+}
+
+} // namespace
+
+bool
+is_closed()
+{
+    return closed.load(std::memory_order_relaxed);
+}
+
+} // namespace torchcomms
+
+PYBIND11_MODULE(_backend_wrapper, m)
+{
+    using namespace torchcomms;
+
+    m.doc() = "The c10d face of torchcomms, built for one version of torch.";
+    m.attr("built_for") = TORCH_VERSION;
+    connect();
+    py::module_::import("torch._C._distributed_c10d");
+    py::class_<BackendOptions, c10d::Backend::Options,
+               c10::intrusive_ptr<BackendOptions>>(m, "_BackendWrapperOptions")
+        .def(py::init<>());
+    py::class_<TorchCommsWork, c10d::Work, c10::intrusive_ptr<TorchCommsWork>>(
+        m, "WorkWrapper");
+    py::class_<TorchCommsBackend, c10d::Backend, c10::intrusive_ptr<TorchCommsBackend>>(
+        m, "_BackendWrapper")
+        .def(py::init(&wrap), py::arg("comm"))
+        .def("get_comm", &get_comm,
+             "The one TorchComm of the communicator behind this backend.");
+    m.def("_create", &create, py::arg("backend"), py::arg("name"), py::arg("store"),
+          py::arg("rank"), py::arg("size"), py::arg("timeout_ms"),
+          "A backend over a new communicator; nothing is read from the environment.");
+}
