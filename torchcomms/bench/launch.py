@@ -20,7 +20,6 @@ def _start(ranks, arguments, port):
             "MASTER_PORT": str(port),
             # The store is ours: no rank has to host it, no port can be taken.
             "TORCHELASTIC_USE_AGENT_STORE": "True",
-            "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
         }
         yield subprocess.Popen(command, env={**os.environ, **placed})
 
