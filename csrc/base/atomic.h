@@ -176,13 +176,6 @@ tc_cas_acq_rel_ptr(void *slot, void *expected, void *v)
                                                  __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));
 }
 
-/* Later loads of this thread are not earlier than the loads before it. */
-static inline void
-tc_fence_acquire(void)
-{
-    __atomic_thread_fence(__ATOMIC_ACQUIRE);
-}
-
 /* Between two polls of a line another core writes: fewer polls steal the line back. */
 static inline void
 tc_cpu_relax(void)

@@ -63,6 +63,7 @@ tc_comm_alloc(const tc_comm_options *options, const tc_backend *backend,
         return tc_error_set(err, TC_ERR_NO_MEMORY, "communicator object");
     }
     comm->refs = 1;
+    comm->spins = UINT32_MAX; /* as many as the backend allows */
     comm->backend = backend;
     comm->engine = engine;
     comm->rank = options->rank;

@@ -45,6 +45,7 @@ struct tc_comm {
     uint64_t timeout_ns;
     int32_t rank;
     int32_t size;
+    uint32_t spins; /* of the last wait; see wait.c */
     uint32_t finalized;
     uint32_t aborted;
     uint64_t issued; /* works that were accepted and not finished at once */

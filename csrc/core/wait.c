@@ -12,6 +12,9 @@
 #define SLEEP_NS (25 * TC_NSEC_PER_MSEC)
 /* Reading the clock costs as much as a poll. */
 #define POLLS_PER_CLOCK 1000u
+/* What spinning is cut down to where it does not pay: a few line round trips, so that
+ * it is noticed when it pays again. */
+#define LEAST_SPINS 20u
 /* Sleep of one poll where the backend has no bell. */
 #define BELL_LESS_NS (50 * 1000u)
 
@@ -22,8 +25,26 @@ typedef struct wait_state {
     uint64_t deadline_ns;
     const tc_interrupt *interrupt;
     tc_parking parking;
+    uint32_t spins; /* polls before the first yield, at most what `parking` says */
     uint32_t idle; /* polls since something moved */
 } wait_state;
+
+/* Spinning pays where a peer runs at the same time. Where it shares this core, or is
+ * far behind, each full spin is time taken from it: halved whenever something moved
+ * only after a full spin, doubled whenever it moved during one. */
+static void
+adapt(wait_state *w)
+{
+    uint32_t most = w->parking.spins;
+    uint32_t spins = w->idle > w->spins ? w->spins / 2 : w->spins * 2;
+
+    if (w->idle == 0 || most <= LEAST_SPINS) {
+        return;
+    }
+    spins = spins < LEAST_SPINS ? LEAST_SPINS : spins > most ? most : spins;
+    w->spins = spins;
+    tc_store_relaxed_u32(&w->comm->spins, spins);
+}
 
 /* Moves the communicator; true when there is a reason to look again at once. */
 static bool
@@ -57,6 +78,7 @@ sleep_once(wait_state *w, uint64_t now_ns)
 
     if (move(w, now_ns)) {
         tc_bell_cancel(bell);
+        adapt(w);
         w->idle = 0;
     } else {
         tc_bell_sleep(bell, word, ns);
@@ -82,13 +104,19 @@ tc_status
 tc_comm_wait(tc_comm *comm, bool (*done)(const void *ctx), const void *ctx,
              uint64_t deadline_ns, const tc_interrupt *interrupt)
 {
-    wait_state w = {comm, done, ctx, deadline_ns, interrupt, {0}, 0};
+    wait_state w = {.comm = comm,
+                    .done = done,
+                    .ctx = ctx,
+                    .deadline_ns = deadline_ns,
+                    .interrupt = interrupt};
     uint64_t now_ns = 0;
     uint32_t since_clock = 0;
 
     comm->backend->parking(comm->ctx, &w.parking);
+    w.spins = tc_load_relaxed_u32(&comm->spins);
+    w.spins = w.spins < w.parking.spins ? w.spins : w.parking.spins;
     while (!done(ctx)) {
-        bool sleepy = w.idle >= w.parking.spins + w.parking.yields;
+        bool sleepy = w.idle >= w.spins + w.parking.yields;
 
         if (sleepy || ++since_clock == POLLS_PER_CLOCK) {
             tc_status status = look_around(&w, &now_ns);
@@ -102,11 +130,13 @@ tc_comm_wait(tc_comm *comm, bool (*done)(const void *ctx), const void *ctx,
             sleep_once(&w, now_ns);
             continue;
         }
-        w.idle = move(&w, since_clock == 0 ? now_ns : 0) ? 0 : w.idle + 1;
-        if (w.idle > w.parking.spins) {
-            sched_yield();
-        } else if (w.idle > 0) {
+        if (move(&w, since_clock == 0 ? now_ns : 0)) {
+            adapt(&w);
+            w.idle = 0;
+        } else if (w.idle++ < w.spins) {
             tc_cpu_relax();
+        } else {
+            sched_yield();
         }
     }
     return TC_OK;

@@ -10,17 +10,23 @@
 #include "base/dtype.h"
 #include "base/error.h"
 
-/* A copy that is whole: the number stood there before and after. */
+enum { ENTRY_WORDS = sizeof(tc_ring_entry) / sizeof(uint64_t) };
+
+/* A copy that is whole: the number stood there before and after. Each word is loaded
+ * with acquire, so that the second look at the number is not earlier than the copy. */
 static bool
 read_entry(const tc_ring *ring, uint64_t number, tc_ring_entry *entry_p)
 {
     const tc_ring_entry *entry = &ring->entries[number % TC_RING_ENTRIES];
+    uint64_t words[ENTRY_WORDS];
 
     if (tc_load_acquire_u64(&entry->number) != number) {
         return false;
     }
-    memcpy(entry_p, entry, sizeof(*entry_p));
-    tc_fence_acquire();
+    for (int i = 0; i < ENTRY_WORDS; i++) {
+        words[i] = tc_load_acquire_u64((const uint64_t *)(const void *)entry + i);
+    }
+    memcpy(entry_p, words, sizeof(*entry_p));
     return tc_load_relaxed_u64(&entry->number) == number;
 }
 

@@ -2,6 +2,7 @@
 /* Death, abort, disagreement, deadlines, leaving: every rank ends with the right error.
  */
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
+#include "core/object.h"
 #include "support/check.h"
 #include "support/ranks.h"
 
@@ -360,6 +362,40 @@ idle_body(tc_test_rank *self)
     tc_comm_release(comm);
 }
 
+static void
+stay_on_cpu(int cpu)
+{
+    cpu_set_t set;
+
+    CPU_ZERO(&set);
+    CPU_SET(cpu, &set);
+    CHECK(sched_setaffinity(0, sizeof(set), &set) == 0);
+}
+
+/* Two ranks that come to share a core after the start stop spinning at each other. */
+static void
+shared_core_body(tc_test_rank *self)
+{
+    tc_comm *comm = tc_test_comm(self, 60);
+    int64_t *buf = calloc(100000, sizeof(*buf));
+    tc_call call = sum_call(buf, 100000);
+    tc_parking parking;
+    tc_error err;
+
+    CHECK(buf != NULL);
+    buf[0] = self->rank == 0 ? sched_getcpu() : 0;
+    CHECK(tc_test_call(comm, &call, &err) == TC_OK);
+    stay_on_cpu((int)buf[0]);
+    comm->backend->parking(comm->ctx, &parking);
+    for (int i = 0; i < 30; i++) {
+        CHECK(tc_test_call(comm, &call, &err) == TC_OK);
+    }
+    CHECK(parking.spins == 0 || comm->spins <= parking.spins / 4);
+    CHECK(tc_comm_finalize(comm, NULL, &err) == TC_OK);
+    tc_comm_release(comm);
+    free(buf);
+}
+
 /* A child of the process that made the communicator may only drop it. */
 static void
 fork_body(tc_test_rank *self)
@@ -400,6 +436,7 @@ main(void)
     tc_test_run_threads(3, leave_body, NULL);
     tc_test_run_threads(3, refusal_body, NULL);
     tc_test_run_processes(2, idle_body, NULL, NULL);
+    tc_test_run_processes(2, shared_core_body, NULL, NULL);
     tc_test_run_processes(2, fork_body, NULL, NULL);
     test_kills();
     return 0;
