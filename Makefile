@@ -86,7 +86,7 @@ test-model:
 	@$(BUILD_MK) check VARIANT=model
 
 test-python: build
-	$(PYTEST) tests --ignore tests/lint
+	$(PYTEST) tests $(addprefix --ignore tests/,lint c sim model)
 
 lint: build
 	$(PYTEST) tests/lint

@@ -6,10 +6,10 @@
 #include "base/atomic.h"
 
 /* Protocol. A sleeper: tc_bell_prepare, look once more at what it waits for, then
- * tc_bell_sleep or tc_bell_cancel. A waker: publish, then tc_bell_ring. Both sides put a
- * sequentially consistent operation between their write and their read, so one of them
- * sees the other: either the sleeper's last look sees what was published, or the waker
- * sees the sleeper. */
+ * tc_bell_sleep or tc_bell_cancel. A waker: publish, then tc_bell_ring. Both sides put
+ * a sequentially consistent operation between their write and their read, so one of
+ * them sees the other: either the sleeper's last look sees what was published, or the
+ * waker sees the sleeper. */
 typedef struct tc_bell {
     uint32_t word;
     uint32_t sleepers;
@@ -30,8 +30,8 @@ tc_bell_cancel(tc_bell *bell)
     tc_fetch_sub_seq_cst_u32(&bell->sleepers, 1);
 }
 
-/* Sleeps until the bell rings after `word` was read, a signal, or `timeout_ns`. Ends the
- * preparation. */
+/* Sleeps until the bell rings after `word` was read, a signal, or `timeout_ns`. Ends
+ * the preparation. */
 void
 tc_bell_sleep(tc_bell *bell, uint32_t word, uint64_t timeout_ns);
 

@@ -50,7 +50,7 @@
     X(TORCHRUN_SIZE, "WORLD_SIZE", INT, "0", INT32_MIN, INT32_MAX, \
       "Number of ranks as torchrun gives it.") \
     X(AGENT_STORE, "TORCHELASTIC_USE_AGENT_STORE", BOOL, "false", 0, 1, \
-      "Set by torchrun whose agent already listens on MASTER_PORT: rank 0 connects too.") \
+      "Set by torchrun whose agent listens on MASTER_PORT: rank 0 connects too.") \
     X(MASTER_ADDR, "MASTER_ADDR", STRING, "", 0, 1023, \
       "Host of the store for the start-up, where new_comm is given no store.") \
     X(MASTER_PORT, "MASTER_PORT", INT, "-1", -1, 65535, \
