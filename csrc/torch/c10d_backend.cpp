@@ -576,8 +576,13 @@ TorchCommsBackend::alltoall_base(at::Tensor &output, at::Tensor &input,
     }
     split_rows(in, input_splits, size_, "input", &in_blocks);
     split_rows(out, output_splits, size_, "output", &out_blocks);
-    call.in_blocks = in_blocks.get();
-    call.out_blocks = out_blocks.get();
+    if (even) {
+        call.in_blocks = even_blocks(in, in_blocks.counts[0]);
+        call.out_blocks = even_blocks(out, out_blocks.counts[0]);
+    } else {
+        call.in_blocks = in_blocks.get();
+        call.out_blocks = out_blocks.get();
+    }
     issue.run(&call);
     return issue.finish();
 }

@@ -100,6 +100,7 @@ PYBIND11_MODULE(_backend_wrapper, m)
     py::class_<TorchCommsBackend, c10d::Backend, c10::intrusive_ptr<TorchCommsBackend>>(
         m, "_BackendWrapper")
         .def(py::init(&wrap), py::arg("comm"))
+        .def_property_readonly("options", &TorchCommsBackend::getBackendOptions)
         .def("get_comm", &get_comm,
              "The one TorchComm of the communicator behind this backend.");
     m.def("_create", &create, py::arg("backend"), py::arg("name"), py::arg("store"),
