@@ -28,6 +28,21 @@ nap(double seconds)
     nanosleep(&t, NULL);
 }
 
+/* Ranks that are threads meet at a counter, outside of what is tested. */
+static void
+arrive(tc_test_rank *self)
+{
+    tc_fetch_add_seq_cst_u32(self->ctx, 1);
+}
+
+static void
+await(const tc_test_rank *self, uint32_t count)
+{
+    while (tc_load_seq_cst_u32(self->ctx) < count) {
+        nap(0.001);
+    }
+}
+
 static tc_call
 sum_call(int64_t *buf, uint64_t count)
 {
@@ -173,6 +188,31 @@ mismatch_body(tc_test_rank *self)
     free(buf);
 }
 
+/* Two roots that needed nobody, and no call after: whoever leaves last is told. */
+static void
+unnoticed_body(tc_test_rank *self)
+{
+    tc_comm *comm = tc_test_comm(self, 60);
+    int64_t buf[4] = {0};
+    tc_call call = {.kind = TC_OP_BROADCAST,
+                    .dtype = TC_INT64,
+                    .root = self->rank,
+                    .count = 4,
+                    .in = buf,
+                    .out = buf};
+    tc_error err;
+
+    CHECK(tc_test_call(comm, &call, &err) == TC_OK);
+    arrive(self);
+    if (self->rank == 0) {
+        await(self, 2);
+        CHECK(tc_comm_finalize(comm, NULL, &err) == TC_ERR_BROKEN);
+        expect(err.message, "rank 0 called broadcast of 4 int64, root 0, rank 1 called "
+                            "broadcast of 4 int64, root 1");
+    }
+    tc_comm_release(comm);
+}
+
 /* Rank 1 does not come: the others name it at the deadline, and it learns too. */
 static void
 timeout_body(tc_test_rank *self)
@@ -181,16 +221,13 @@ timeout_body(tc_test_rank *self)
     int64_t buf[4] = {0};
     tc_call call = sum_call(buf, 4);
     tc_error err;
-    tc_status status = TC_OK;
+    tc_status status;
 
     if (self->rank == 1) {
-        while (status == TC_OK) {
-            nap(0.6);
-            status = tc_test_call(comm, &call, &err);
-        }
-    } else {
-        status = tc_test_call(comm, &call, &err);
+        await(self, (uint32_t)self->size - 1);
     }
+    status = tc_test_call(comm, &call, &err);
+    arrive(self);
     CHECK(status == TC_ERR_TIMEOUT);
     expect(err.message, "rank 1 had not called it");
     tc_comm_release(comm);
@@ -211,11 +248,12 @@ finite_wait_body(tc_test_rank *self)
         CHECK(tc_comm_issue(comm, &call, 0, &work, &err) == TC_PENDING);
         CHECK(tc_work_wait(work, 50 * TC_NSEC_PER_MSEC, NULL, &err) == TC_EXPIRED);
         CHECK(tc_work_get_state(work) == TC_WORK_INPROGRESS);
+        arrive(self);
         CHECK(tc_work_wait(work, TC_DEADLINE_NONE, NULL, &err) == TC_OK);
         CHECK(tc_work_get_state(work) == TC_WORK_COMPLETED);
         tc_work_release(work);
     } else {
-        nap(0.2);
+        await(self, 1);
         CHECK(tc_test_call(comm, &call, &err) == TC_OK);
     }
     CHECK(buf[3] == 4 * self->size);
@@ -246,13 +284,14 @@ interrupt_body(tc_test_rank *self)
         CHECK(tc_comm_issue(comm, &call, 0, &work, &err) == TC_PENDING);
         CHECK(tc_work_wait(work, TC_DEADLINE_NONE, &interrupt, &err) == TC_INTERRUPTED);
         CHECK(asked == 1);
+        arrive(self);
         while (tc_work_get_state(work) == TC_WORK_INPROGRESS) {
             nap(0.001); /* nobody waits: the engine alone moves it */
         }
         CHECK(tc_work_result(work, &err) == TC_OK);
         tc_work_release(work);
     } else {
-        nap(0.1);
+        await(self, 1);
         CHECK(tc_test_call(comm, &call, &err) == TC_OK);
     }
     CHECK(buf[3] == 4 * self->size);
@@ -422,6 +461,14 @@ fork_body(tc_test_rank *self)
     tc_comm_release(comm);
 }
 
+static void
+run_met(int32_t size, tc_test_body body)
+{
+    uint32_t counter = 0;
+
+    tc_test_run_threads(size, body, &counter);
+}
+
 int
 main(void)
 {
@@ -429,9 +476,10 @@ main(void)
         tc_test_run_threads(2, mismatch_body, &which);
         tc_test_run_threads(3, mismatch_body, &which);
     }
-    tc_test_run_threads(3, timeout_body, NULL);
-    tc_test_run_threads(2, finite_wait_body, NULL);
-    tc_test_run_threads(3, interrupt_body, NULL);
+    run_met(2, unnoticed_body);
+    run_met(3, timeout_body);
+    run_met(2, finite_wait_body);
+    run_met(3, interrupt_body);
     tc_test_run_threads(3, abort_body, NULL);
     tc_test_run_threads(3, leave_body, NULL);
     tc_test_run_threads(3, refusal_body, NULL);

@@ -153,28 +153,72 @@ read_line(const tc_native *comm, uint64_t seq, int32_t r, tc_shm_call *copy_p)
     return tc_load_acquire_u64(&line->seq) == seq;
 }
 
-void
-tc_native_mismatch_locked(tc_native *comm, tc_op *op, int32_t peer)
+/* Of the calls up to `last` that both have announced and still show, the first that
+ * differs: since fingerprints are chained, all after it do. 0: none. */
+static uint64_t
+first_difference(const tc_native *comm, uint64_t last, int32_t peer, tc_shm_call *own_p,
+                 tc_shm_call *other_p)
 {
-    uint64_t last = tc_native_op_of(op)->seq;
-    uint64_t seq = last;
-    char mine[128];
-    char theirs[128] = "a call it has left behind";
+    uint64_t first = 0;
     tc_shm_call own, other;
 
-    tc_native_describe(op, mine, sizeof(mine));
-    /* Of the calls that are still announced, the first that differs: since fingerprints
-     * are chained, all after it do. The peer may be ahead or behind. */
     for (uint64_t s = last; s > 0 && last - s < TC_SHM_CALLS; s--) {
         if (read_line(comm, s, comm->rank, &own) && read_line(comm, s, peer, &other) &&
             own.fingerprint != other.fingerprint) {
-            describe_line(&own, mine, sizeof(mine));
-            describe_line(&other, theirs, sizeof(theirs));
-            seq = s;
+            first = s;
+            *own_p = own;
+            *other_p = other;
         }
     }
+    return first;
+}
+
+static void
+report_mismatch(tc_native *comm, uint64_t seq, const char *mine, int32_t peer,
+                const char *theirs)
+{
     tc_native_break(comm, TC_ERR_MISMATCH, peer,
                     "ranks disagree on collective %llu: rank %d called %s, rank %d "
                     "called %s",
                     (unsigned long long)seq, comm->rank, mine, peer, theirs);
+}
+
+/* True when a difference was found and reported. */
+static bool
+report_difference(tc_native *comm, uint64_t last, int32_t peer)
+{
+    char mine[128];
+    char theirs[128];
+    tc_shm_call own, other;
+    uint64_t seq = first_difference(comm, last, peer, &own, &other);
+
+    if (seq != 0) {
+        describe_line(&own, mine, sizeof(mine));
+        describe_line(&other, theirs, sizeof(theirs));
+        report_mismatch(comm, seq, mine, peer, theirs);
+    }
+    return seq != 0;
+}
+
+void
+tc_native_mismatch_locked(tc_native *comm, tc_op *op, int32_t peer)
+{
+    uint64_t seq = tc_native_op_of(op)->seq;
+
+    if (!report_difference(comm, seq, peer)) {
+        char mine[128];
+
+        tc_native_describe(op, mine, sizeof(mine));
+        report_mismatch(comm, seq, mine, peer, "a call it has left behind");
+    }
+}
+
+void
+tc_native_check_history(tc_native *comm)
+{
+    for (int32_t r = 0; r < comm->size; r++) {
+        if (r != comm->rank && report_difference(comm, comm->seq, r)) {
+            return;
+        }
+    }
 }

@@ -222,6 +222,7 @@ native_finalize(void *ctx, tc_error *err)
     tc_native *comm = ctx;
     const tc_shm_state *state = tc_shm_segment_state(comm->segment);
 
+    tc_native_check_history(comm);
     tc_exchange_acq_rel_u32(&comm->self->finalized, 1);
     tc_shm_ring_all(comm->segment);
     if (tc_load_acquire_u32(&state->state) != 0) {

@@ -179,6 +179,12 @@ tc_native_announce_locked(tc_native *comm, tc_op *op);
 void
 tc_native_mismatch_locked(tc_native *comm, tc_op *op, int32_t peer);
 
+/* Breaks the communicator if a peer has announced another call than this rank under a
+ * number that both have reached: calls that needed nobody meet nowhere else. For a rank
+ * that leaves; nothing is in flight. */
+void
+tc_native_check_history(tc_native *comm);
+
 /* Whether `peer` has announced another call under the number of `op`. */
 bool
 tc_native_call_differs(const tc_native *comm, tc_op *op, int32_t peer);
