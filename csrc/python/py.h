@@ -43,6 +43,7 @@
     X(store) \
     X(is_neg) \
     X(is_conj) \
+    X(dtype) \
     X(days) \
     X(seconds) \
     X(microseconds)

@@ -67,4 +67,10 @@ bool
 tc_py_view_tensor(tc_py_state *state, const tc_comm *comm, PyObject *obj,
                   const char *name, Py_ssize_t index, tc_py_view *view_p);
 
+/* DLPack shows torch's int1 to int7 and uint1 to uint7 as whole bytes, which they are
+ * to move, but not to reckon with: refuses those. */
+bool
+tc_py_check_reducible(tc_py_state *state, PyObject *obj, const char *name,
+                      tc_dtype dtype);
+
 #endif

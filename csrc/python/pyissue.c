@@ -190,8 +190,14 @@ tc_py_issue_run(const tc_py_operation *operation, PyObject *self, PyTypeObject *
 }
 
 static bool
-agree_dtype(tc_py_issue *issue, int i, Py_ssize_t index, const tc_py_view *view)
+agree_dtype(tc_py_issue *issue, int i, Py_ssize_t index, PyObject *obj,
+            const tc_py_view *view)
 {
+    if (tc_op_reduces(issue->call.kind) &&
+        !tc_py_check_reducible(issue->state, obj, tc_py_slot_name(issue, i),
+                               view->dtype)) {
+        return false;
+    }
     if (issue->call.dtype == TC_DTYPE_COUNT) {
         issue->call.dtype = view->dtype;
     } else if (issue->call.dtype != view->dtype) {
@@ -216,7 +222,7 @@ tc_py_take_tensor(tc_py_issue *issue, int i, tc_py_view *view_p)
 {
     return tc_py_view_tensor(issue->state, issue->comm, issue->slots[i],
                              tc_py_slot_name(issue, i), -1, view_p) &&
-           agree_dtype(issue, i, -1, view_p);
+           agree_dtype(issue, i, -1, issue->slots[i], view_p);
 }
 
 bool
@@ -294,7 +300,7 @@ tc_py_take_list(tc_py_issue *issue, int i, tc_py_blocks *blocks)
 
         if (!tc_py_view_tensor(issue->state, issue->comm, tensor,
                                tc_py_slot_name(issue, i), r, &view) ||
-            !agree_dtype(issue, i, r, &view)) {
+            !agree_dtype(issue, i, r, tensor, &view)) {
             return false;
         }
         blocks->ptrs[r] = view.data;

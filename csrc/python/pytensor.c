@@ -487,3 +487,29 @@ tc_py_view_tensor(tc_py_state *state, const tc_comm *comm, PyObject *obj,
     };
     return check_bits(&s, dtype);
 }
+
+bool
+tc_py_check_reducible(tc_py_state *state, PyObject *obj, const char *name,
+                      tc_dtype dtype)
+{
+    PyObject *own, *text;
+    bool whole = true;
+
+    if (dtype != TC_INT8 && dtype != TC_UINT8) {
+        return true;
+    }
+    own = PyObject_GetAttr(obj, state->names[TC_PY_dtype]);
+    text = own != NULL ? PyObject_Str(own) : NULL;
+    Py_XDECREF(own);
+    if (text == NULL) {
+        return false;
+    }
+    whole = PyUnicode_CompareWithASCIIString(
+                text, dtype == TC_INT8 ? "torch.int8" : "torch.uint8") == 0;
+    if (!whole) {
+        PyErr_Format(PyExc_RuntimeError, "%s has dtype %U, which cannot be reduced",
+                     name, text);
+    }
+    Py_DECREF(text);
+    return whole;
+}
