@@ -137,7 +137,11 @@ def new_comm(
     if size > 1:
         from torchcomms._store import Adapter, open_master_store
 
-        adapter = Adapter(store, lambda: open_master_store(rank, options.timeout))
+        adapter = Adapter(
+            store,
+            lambda: open_master_store(rank, options.timeout),
+            options.timeout.total_seconds(),
+        )
     return _core._new_comm(
         backend,
         name,

@@ -2,6 +2,7 @@
 """The key-value store of the start-up: any c10d store, or one at MASTER_ADDR."""
 
 import os
+import queue
 import socket
 import threading
 import time
@@ -12,6 +13,8 @@ from torchcomms import _core
 
 _FIRST_DELAY_S = 0.001
 _LAST_DELAY_S = 0.05
+# The last look before a deadline must not be taken for a store that is silent.
+_LEAST_CALL_S = 0.5
 
 # Hosting a store ends with its object, and peers may still be starting: kept for the
 # life of the process, and shared by its communicators.
@@ -19,21 +22,61 @@ _master_stores: dict[tuple[int, str, int, int], Any] = {}
 _master_lock = threading.Lock()
 
 
+class _Worker:
+    """A thread that makes calls, so that its owner can stop waiting for one.
+
+    c10d's clients wait for ever for a server that lives and does not answer. A call
+    that is given up keeps the thread, which ends with the process.
+    """
+
+    def __init__(self):
+        self._calls = queue.SimpleQueue()
+        threading.Thread(
+            target=self._run, args=(self._calls,), name="torchcomms-store", daemon=True
+        ).start()
+
+    @staticmethod
+    def _run(calls):
+        for result, function, args in iter(calls.get, None):
+            try:
+                result.put((function(*args), None))
+            except BaseException as cause:
+                result.put((None, cause))
+
+    def call(self, seconds, function, *args):
+        result = queue.SimpleQueue()
+        self._calls.put((result, function, args))
+        try:
+            value, cause = result.get(timeout=seconds)
+        except queue.Empty:
+            raise TimeoutError(f"no answer within {seconds:.3g} s") from None
+        if cause is not None:
+            raise cause
+        return value
+
+    def __del__(self):
+        self._calls.put(None)
+
+
 class Adapter:
     """A store as the C core uses it; errors name the key and the store.
 
     Without `store` it is opened by `open_store` at first use, so that a backend which
-    needs none opens none.
+    needs none opens none. No call takes much longer than `seconds`.
     """
 
-    def __init__(self, store, open_store):
+    def __init__(self, store, open_store, seconds):
         self._store = store
         self._open_store = open_store
+        self._seconds = seconds
         self._can_check = True
+        self._worker = None
 
     def _opened(self):
         if self._store is None:
             self._store = self._open_store()
+        if self._worker is None:
+            self._worker = _Worker()
         return self._store
 
     def _failure(self, action, key, cause):
@@ -45,14 +88,14 @@ class Adapter:
     def set(self, key, value):
         store = self._opened()
         try:
-            store.set(key, value)
+            self._worker.call(self._seconds, store.set, key, value)
         except Exception as cause:
             raise self._failure("set", key, cause) from cause
 
     def add(self, key, amount):
         store = self._opened()
         try:
-            return int(store.add(key, amount))
+            return int(self._worker.call(self._seconds, store.add, key, amount))
         except Exception as cause:
             raise self._failure("add to", key, cause) from cause
 
@@ -67,7 +110,8 @@ class Adapter:
         delay = _FIRST_DELAY_S
         while True:
             try:
-                value = self._look(store, key)
+                left = max(deadline - time.monotonic(), _LEAST_CALL_S)
+                value = self._worker.call(left, self._look, store, key)
             except Exception as cause:
                 raise self._failure("get", key, cause) from cause
             if value is not None:

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """new_comm: rank and size, stores, and backends by name."""
 
+import os
 import re
+import signal
 import subprocess
 import sys
 import textwrap
@@ -245,7 +247,7 @@ def test_any_store_serves_and_may_go_afterwards(tmp_path, kind):
 
 @pytest.mark.parametrize("kind", STORES)
 def test_adapter(tmp_path, kind):
-    adapter = Adapter(STORES[kind](tmp_path), None)
+    adapter = Adapter(STORES[kind](tmp_path), None, 60)
     adapter.set("key", b"\x00\xff")
     assert adapter.get("key", 1.0) == b"\x00\xff"
     assert adapter.add("sum", 2) == 2
@@ -268,6 +270,40 @@ def test_store_that_nobody_answers(world):
             store=HashStore(),
             timeout=timedelta(milliseconds=300),
         )
+
+
+SERVER = """
+import sys
+from datetime import timedelta
+from torch._C._distributed_c10d import TCPStore
+store = TCPStore("127.0.0.1", 0, None, True, timedelta(seconds=30), False)
+print(store.port, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_store_whose_server_is_stopped(world):
+    """The server lives and says nothing: an error after the timeout, not a hang."""
+    server = subprocess.Popen(
+        [sys.executable, "-c", SERVER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        port = int(server.stdout.readline())
+        store = TCPStore("127.0.0.1", port, None, False, timedelta(seconds=30), False)
+        os.kill(server.pid, signal.SIGSTOP)
+        world(1, 2)
+        with pytest.raises(
+            RuntimeError, match=rf"key '.*' in TCPStore at 127.0.0.1:{port}: no answer"
+        ):
+            torchcomms.new_comm(
+                "ncclx", CPU, name="x", store=store, timeout=timedelta(milliseconds=700)
+            )
+    finally:
+        server.kill()
+        server.communicate()
 
 
 class FailingStore(PythonStore):

@@ -45,7 +45,7 @@ def make_ranks(size, timeout=30.0, name="pair", store=None):
             size=size,
             timeout=timedelta(seconds=timeout),
             abort_process=True,
-            store=Adapter(store, None),
+            store=Adapter(store, None, 60),
             hints={},
         )
 
