@@ -58,6 +58,22 @@ def _shim():
     return sys.modules[_SHIM]
 
 
+def shim_class(name):
+    """A class of the shim; without a shim that fits, one that says so when it is used.
+
+    torch asks for it while it is imported, and would take an error as "no torchcomms".
+    """
+    try:
+        return getattr(_shim(), name)
+    except ShimError as cause:
+        text = str(cause)
+
+    def refuse(self, *args, **kwargs):
+        raise ShimError(text)
+
+    return type(name, (), {"__module__": "torchcomms._comms", "__init__": refuse})
+
+
 def _creator(name):
     def create(options, _backend_options=None):
         timeout = options.timeout
@@ -69,7 +85,7 @@ def _creator(name):
             options.store,
             options.group_rank,
             options.group_size,
-            timeout // timedelta(milliseconds=1),
+            timeout,
         )
 
     return create

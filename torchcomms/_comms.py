@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The names that clients import from `torchcomms._comms`.
 
-torch tries `_BackendWrapper` here and takes ImportError as "no torchcomms": the name
-appears together with the c10d shim.
+Those of the C++ shim are looked up at their first use, since the shim needs torch.
 """
 
 from torchcomms._bootstrap import new_comm
@@ -20,6 +19,8 @@ from torchcomms._core import (
 )
 from torchcomms._options import BatchP2POptions, CommOptions
 
+_OF_THE_SHIM = ("_BackendWrapper", "_BackendWrapperOptions", "WorkWrapper")
+
 __all__ = [
     "BatchP2POptions",
     "BatchSendRecv",
@@ -35,3 +36,11 @@ __all__ = [
     "_is_backend_registered",
     "new_comm",
 ]
+
+
+def __getattr__(name):
+    if name in _OF_THE_SHIM:
+        from torchcomms._c10d import shim_class
+
+        return shim_class(name)
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

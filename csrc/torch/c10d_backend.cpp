@@ -13,7 +13,7 @@ TorchCommsBackend::TorchCommsBackend(std::shared_ptr<Comm> comm,
 {
     options_->group_name = core->comm_name(comm_->peek());
     auto done =
-        c10::make_intrusive<TorchCommsWork>(rank_, OpType::UNKNOWN, nullptr, 0);
+        c10::make_intrusive<TorchCommsWork>(rank_, OpType::UNKNOWN, nullptr, 0, 0);
     done->begin(nullptr, {}, {});
     done_ = done;
 }
@@ -29,7 +29,7 @@ TorchCommsBackend::getBackendName() const
 c10::intrusive_ptr<c10d::Backend::Options>
 TorchCommsBackend::getBackendOptions()
 {
-    return options_;
+    return c10::make_intrusive<BackendOptions>(*options_);
 }
 
 void
@@ -94,8 +94,11 @@ TorchCommsBackend::split(const c10::intrusive_ptr<c10d::Store> & /* not needed *
     if (name.empty()) {
         name = std::string(core->comm_name(comm_->get())) + "_split";
     }
+    /* Who joins no child is given the list of others, or none. */
+    bool joins = std::find(list.begin(), list.end(), rank_) != list.end();
+
     options.ranks = list.data();
-    options.rank_count = static_cast<int32_t>(list.size());
+    options.rank_count = joins ? static_cast<int32_t>(list.size()) : 0;
     options.name = name.c_str();
     options.timeout_ns = to_ns(timeout);
     options.interrupt = *watch.get();

@@ -33,8 +33,14 @@ public:
 
     const std::string
     getBackendName() const override;
+    /* A copy: ProcessGroup::splitGroup writes a child's name and timeout into it. */
     c10::intrusive_ptr<Options>
     getBackendOptions() override;
+    c10::intrusive_ptr<BackendOptions>
+    own_options() const
+    {
+        return options_;
+    }
     bool
     supportsCoalescing() const override
     {

@@ -391,7 +391,7 @@ Issue::finish()
     auto work = c10::make_intrusive<TorchCommsWork>(
         backend_->getRank(), how_.type,
         C10_UNLIKELY(at::hasCallbacks()) ? backend_->title(how_.title).c_str() : nullptr,
-        backend_->sequence());
+        backend_->sequence(), timeout_ns_);
     for (tc_work *pending : works_) {
         work->add(pending);
     }

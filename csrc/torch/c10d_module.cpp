@@ -55,12 +55,20 @@ wrap(const py::object &comm)
 c10::intrusive_ptr<TorchCommsBackend>
 create(const std::string &backend, const std::string &name,
        const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
-       int64_t timeout_ms)
+       std::chrono::milliseconds timeout)
 {
-    std::chrono::milliseconds timeout(timeout_ms);
-
     return c10::make_intrusive<TorchCommsBackend>(
         create_comm(backend, name, store, rank, size, timeout), timeout);
+}
+
+bool
+verify_timeout(const TorchCommsBackend &, const c10::intrusive_ptr<c10d::Work> &work,
+               std::chrono::milliseconds timeout)
+{
+    auto *ours = dynamic_cast<TorchCommsWork *>(work.get());
+
+    TORCH_CHECK(ours != nullptr, "Work is not a WorkWrapper");
+    return ours->timeout_ns() == to_ns(timeout);
 }
 
 py::object
@@ -100,10 +108,13 @@ PYBIND11_MODULE(_backend_wrapper, m)
     py::class_<TorchCommsBackend, c10d::Backend, c10::intrusive_ptr<TorchCommsBackend>>(
         m, "_BackendWrapper")
         .def(py::init(&wrap), py::arg("comm"))
-        .def_property_readonly("options", &TorchCommsBackend::getBackendOptions)
+        .def_property_readonly("options", &TorchCommsBackend::own_options)
+        .def("_set_default_timeout", &TorchCommsBackend::setTimeout, py::arg("timeout"))
+        .def("_verify_work_timeout", &verify_timeout, py::arg("work"),
+             py::arg("timeout"), "Whether the work was issued with this timeout.")
         .def("get_comm", &get_comm,
              "The one TorchComm of the communicator behind this backend.");
     m.def("_create", &create, py::arg("backend"), py::arg("name"), py::arg("store"),
-          py::arg("rank"), py::arg("size"), py::arg("timeout_ms"),
+          py::arg("rank"), py::arg("size"), py::arg("timeout"),
           "A backend over a new communicator; nothing is read from the environment.");
 }

@@ -80,8 +80,9 @@ run_copies(const std::vector<Copy> &copies)
 /* The work ------------------------------------------------------------------------- */
 
 TorchCommsWork::TorchCommsWork(int rank, c10d::OpType type, const char *title,
-                               uint64_t sequence)
-    : Work(rank, type, title), sequence_(sequence), generation_(core->generation())
+                               uint64_t sequence, uint64_t timeout_ns)
+    : Work(rank, type, title), sequence_(sequence), timeout_ns_(timeout_ns),
+      generation_(core->generation())
 {
 }
 

@@ -46,7 +46,8 @@ drain_keeps();
  * the dispatcher watches all of them. */
 class TorchCommsWork : public c10d::Work {
 public:
-    TorchCommsWork(int rank, c10d::OpType type, const char *title, uint64_t sequence);
+    TorchCommsWork(int rank, c10d::OpType type, const char *title, uint64_t sequence,
+                   uint64_t timeout_ns);
     ~TorchCommsWork() override;
 
     /* For the issuer, before anybody else sees it. `work` is a reference that is taken
@@ -83,6 +84,12 @@ public:
     uint64_t
     getSequencenumber() const override;
 
+    uint64_t
+    timeout_ns() const
+    {
+        return timeout_ns_;
+    }
+
     /* Finishes what has ended: errors, copies, the future. False while it goes on. */
     bool
     settle();
@@ -110,6 +117,7 @@ private:
     Dispatcher *dispatcher_ = nullptr;
     TorchCommsWork *next_ = nullptr; /* of the dispatcher's queue */
     uint64_t sequence_;
+    uint64_t timeout_ns_;
     uint32_t generation_;
     c10d::WorkResult how_ = c10d::WorkResult::SUCCESS;
     std::atomic<bool> settled_{false};

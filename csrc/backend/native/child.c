@@ -11,7 +11,7 @@
  * rank of the parent that this rank put in its list; a parent of more ranks than bits
  * compares the hash of the list alone. */
 typedef struct split_blob {
-    uint64_t list_hash; /* of the ranks in their order, and of the child's name */
+    uint64_t list_hash; /* of the ranks in their order; c10d's names may differ */
     int32_t leader; /* rank in the parent; -1: joins no child */
     int32_t status; /* tc_status of the first half */
     uint64_t members[16];
@@ -36,12 +36,10 @@ hash_bytes(uint64_t hash, const void *data, size_t bytes)
 }
 
 static uint64_t
-hash_list(const tc_split *split, const char *name)
+hash_list(const tc_split *split)
 {
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-
-    hash = hash_bytes(hash, split->ranks, (size_t)split->rank_count * sizeof(int32_t));
-    return hash_bytes(hash, name, strlen(name));
+    return hash_bytes(UINT64_C(0xcbf29ce484222325), split->ranks,
+                      (size_t)split->rank_count * sizeof(int32_t));
 }
 
 void
@@ -53,8 +51,9 @@ tc_native_split_begin(void *ctx, const tc_comm_config *config, const tc_split *s
     tc_shm_leader *leader = NULL;
     tc_error err;
 
+    (void)config;
     if (split->rank_count > 0) {
-        blob.list_hash = hash_list(split, config->name);
+        blob.list_hash = hash_list(split);
         blob.leader = split->ranks[0];
         for (int32_t i = 0; i < split->rank_count; i++) {
             if (split->ranks[i] < MEMBER_BITS) {
@@ -107,7 +106,7 @@ check_lists(const tc_native *comm, const char *name, const uint8_t *blobs,
                     "split of communicator '%s' into '%s': rank %d lists rank %d, "
                     "which passed %s",
                     comm->name, name, p, q,
-                    b.leader < 0 ? "no ranks" : "another list or name");
+                    b.leader < 0 ? "no ranks" : "another list");
             }
         }
         if (a.status != TC_OK) {
