@@ -111,7 +111,8 @@ TorchCommsBackend::split(const c10::intrusive_ptr<c10d::Store> & /* not needed *
     }
     tc_py_hold *hold = core->comm_hold(core_ctx, child);
     TORCH_CHECK(hold != nullptr, "no memory for communicator '", name, "'");
-    return c10::make_intrusive<TorchCommsBackend>(std::make_shared<Comm>(hold), timeout);
+    return c10::make_intrusive<TorchCommsBackend>(std::make_shared<Comm>(hold),
+                                                  timeout);
 }
 
 /* Arguments ------------------------------------------------------------------------ */
@@ -123,10 +124,9 @@ TorchCommsBackend::check(const at::Tensor &tensor) const
     TORCH_CHECK_VALUE(tensor.layout() == at::kStrided,
                       "only dense tensors can be communicated, but got layout ",
                       tensor.layout());
-    TORCH_CHECK_VALUE(tensor.device().is_cpu(), "group '",
-                      core->comm_name(comm_->peek()),
-                      "' has no communicator for device ", tensor.device(),
-                      ": it takes CPU tensors");
+    TORCH_CHECK_VALUE(
+        tensor.device().is_cpu(), "group '", core->comm_name(comm_->peek()),
+        "' has no communicator for device ", tensor.device(), ": it takes CPU tensors");
 }
 
 const std::string &
@@ -168,8 +168,7 @@ void
 check_whole(const at::Tensor &whole, const at::Tensor &part, int size, const char *name)
 {
     TORCH_CHECK_VALUE(whole.numel() == part.numel() * size, name, " has ",
-                      whole.numel(), " elements, expected ", size, " x ",
-                      part.numel());
+                      whole.numel(), " elements, expected ", size, " x ", part.numel());
     TORCH_CHECK_VALUE(whole.scalar_type() == part.scalar_type(),
                       "output and input must have the same dtype, but got ",
                       whole.dtype(), " and ", part.dtype());
@@ -322,15 +321,16 @@ TorchCommsBackend::WorkPtr
 TorchCommsBackend::allgather_into_tensor_coalesced(Tensors &outputs, Tensors &inputs,
                                                    const c10d::AllgatherOptions &opts)
 {
-    TORCH_CHECK_VALUE(inputs.size() == outputs.size(), "all_gather_into_tensor: ",
-                      inputs.size(), " inputs, but ", outputs.size(), " outputs");
+    TORCH_CHECK_VALUE(inputs.size() == outputs.size(),
+                      "all_gather_into_tensor: ", inputs.size(), " inputs, but ",
+                      outputs.size(), " outputs");
     if (inputs.empty()) {
         return done();
     }
-    Issue issue(this,
-                {OpType::_ALLGATHER_BASE, "all_gather_single", opts.asyncOp,
-                 opts.timeout},
-                inputs.size());
+    Issue issue(
+        this,
+        {OpType::_ALLGATHER_BASE, "all_gather_single", opts.asyncOp, opts.timeout},
+        inputs.size());
 
     for (size_t i = 0; i < inputs.size(); i++) {
         check(inputs[i]);
@@ -384,7 +384,8 @@ TorchCommsBackend::gather(std::vector<Tensors> &outputs, Tensors &inputs,
         }
         call.out_blocks = blocks.get();
     } else {
-        TORCH_CHECK_VALUE(outputs.empty() || (outputs.size() == 1 && outputs[0].empty()),
+        TORCH_CHECK_VALUE(outputs.empty() ||
+                              (outputs.size() == 1 && outputs[0].empty()),
                           "gather: requires empty output on non-root");
     }
     call.root = static_cast<int32_t>(opts.rootRank);
@@ -470,8 +471,9 @@ TorchCommsBackend::WorkPtr
 TorchCommsBackend::reduce_scatter_tensor_coalesced(
     Tensors &outputs, Tensors &inputs, const c10d::ReduceScatterOptions &opts)
 {
-    TORCH_CHECK_VALUE(inputs.size() == outputs.size(), "reduce_scatter_tensor: ",
-                      inputs.size(), " inputs, but ", outputs.size(), " outputs");
+    TORCH_CHECK_VALUE(inputs.size() == outputs.size(),
+                      "reduce_scatter_tensor: ", inputs.size(), " inputs, but ",
+                      outputs.size(), " outputs");
     if (inputs.empty()) {
         return done();
     }
@@ -491,8 +493,8 @@ TorchCommsBackend::reduce_scatter_tensor_coalesced(
 
         call.out = nullptr;
         if (touch({out}, {in}, rank_) &&
-            out.const_data_ptr() != static_cast<const char *>(in.const_data_ptr()) +
-                                        rank_ * out.nbytes()) {
+            out.const_data_ptr() !=
+                static_cast<const char *>(in.const_data_ptr()) + rank_ * out.nbytes()) {
             issue.write_apart({out}, call.dtype, &apart);
             call.out = apart.ptrs[0];
         } else {
@@ -550,8 +552,8 @@ split_rows(const at::Tensor &tensor, const std::vector<int64_t> &splits, int siz
         }
     }
     TORCH_CHECK_VALUE(splits.empty() || sum == rows, name,
-                      " splits do not match dimension 0: they sum to ", sum, ", but it has ",
-                      rows, " rows");
+                      " splits do not match dimension 0: they sum to ", sum,
+                      ", but it has ", rows, " rows");
 }
 
 } // namespace
@@ -563,17 +565,18 @@ TorchCommsBackend::alltoall_base(at::Tensor &output, at::Tensor &input,
                                  const c10d::AllToAllOptions &opts)
 {
     bool even = output_splits.empty() && input_splits.empty();
-    Issue issue(this,
-                {OpType::ALLTOALL_BASE, even ? "all_to_all_single" : "all_to_all_v_single",
-                 opts.asyncOp, opts.timeout});
+    Issue issue(this, {OpType::ALLTOALL_BASE,
+                       even ? "all_to_all_single" : "all_to_all_v_single", opts.asyncOp,
+                       opts.timeout});
     at::Tensor in = issue.read(input);
     at::Tensor out = issue.write(output);
-    tc_call call = make_call(even ? TC_OP_ALL_TO_ALL_SINGLE : TC_OP_ALL_TO_ALL_V_SINGLE, in);
+    tc_call call =
+        make_call(even ? TC_OP_ALL_TO_ALL_SINGLE : TC_OP_ALL_TO_ALL_V_SINGLE, in);
     Blocks in_blocks, out_blocks;
 
     TORCH_CHECK_VALUE(in.scalar_type() == out.scalar_type(),
-                      "output and input must have the same dtype, but got ", out.dtype(),
-                      " and ", in.dtype());
+                      "output and input must have the same dtype, but got ",
+                      out.dtype(), " and ", in.dtype());
     if (touch({out}, {in}, -1)) {
         in = issue.read(in.clone());
     }

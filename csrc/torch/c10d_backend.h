@@ -8,8 +8,7 @@
 namespace torchcomms {
 
 struct BackendOptions : c10d::Backend::Options {
-    explicit BackendOptions(
-        std::chrono::milliseconds limit = std::chrono::seconds(600))
+    explicit BackendOptions(std::chrono::milliseconds limit = std::chrono::seconds(600))
         : Options("torchcomms", limit)
     {
     }
@@ -25,7 +24,7 @@ struct Coalesced {
 
 /* Has one communicator for each device type; so far there is the CPU's. */
 class TorchCommsBackend : public c10d::Backend {
-public:
+  public:
     using Tensors = std::vector<at::Tensor>;
     using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
@@ -160,7 +159,7 @@ public:
     const std::string &
     title(const char *operation) const;
 
-private:
+  private:
     WorkPtr
     p2p(Tensors &tensors, tc_op_kind kind, int peer, int tag);
 

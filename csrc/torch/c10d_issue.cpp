@@ -100,8 +100,8 @@ set_redop(const c10d::ReduceOp &op, tc_call *call)
         return;
     }
     default:
-        C10_THROW_ERROR(ValueError, c10::str("Unsupported reduce op ",
-                                             static_cast<int>(op.op_)));
+        C10_THROW_ERROR(ValueError,
+                        c10::str("Unsupported reduce op ", static_cast<int>(op.op_)));
     }
 }
 
@@ -131,11 +131,11 @@ touch(const std::vector<at::Tensor> &written, const std::vector<at::Tensor> &rea
     for (size_t i = 0; i < read.size(); i++) {
         size_t place = read.size() == 1 ? static_cast<size_t>(own) : i;
         size_t target = written.size() == 1 ? 0 : place;
-        bool same = (read.size() == 1 || written.size() > 1 ||
-                     i == static_cast<size_t>(own)) &&
-                    target < written.size() &&
-                    read[i].const_data_ptr() == written[target].const_data_ptr() &&
-                    read[i].nbytes() == written[target].nbytes();
+        bool same =
+            (read.size() == 1 || written.size() > 1 || i == static_cast<size_t>(own)) &&
+            target < written.size() &&
+            read[i].const_data_ptr() == written[target].const_data_ptr() &&
+            read[i].nbytes() == written[target].nbytes();
 
         if (!same || static_cast<int>(place) != own) {
             add(read[i], false);
@@ -161,8 +161,7 @@ touch(const std::vector<at::Tensor> &written, const std::vector<at::Tensor> &rea
 Issue::Issue(TorchCommsBackend *backend, const How &how, size_t operations)
     : backend_(backend), how_(how),
       inline_wait_(!how.async && operations == 1 && backend->coalesced() == nullptr),
-      timeout_ns_(to_ns(how.timeout.count() > 0 ? how.timeout
-                                                : backend->timeout()))
+      timeout_ns_(to_ns(how.timeout.count() > 0 ? how.timeout : backend->timeout()))
 {
     drain_keeps();
     if (C10_UNLIKELY(inline_wait_ && at::hasCallbacks())) {
@@ -213,9 +212,8 @@ at::Tensor
 Issue::stage(const at::Tensor &tensor, bool fill)
 {
     at::AutoDispatchBelowADInplaceOrView guard;
-    at::Tensor memory =
-        at::empty(tensor.sizes(), tensor.options().memory_format(
-                                      at::MemoryFormat::Contiguous));
+    at::Tensor memory = at::empty(
+        tensor.sizes(), tensor.options().memory_format(at::MemoryFormat::Contiguous));
 
     if (fill) {
         memory.copy_(tensor);
@@ -323,8 +321,8 @@ Issue::run(tc_call *call)
     tc_error err = {};
 
     call->async = !inline_wait_;
-    tc_status status = core->comm_issue(backend_->comm().get(), call, timeout_ns_,
-                                        &work, &err);
+    tc_status status =
+        core->comm_issue(backend_->comm().get(), call, timeout_ns_, &work, &err);
     if (status == TC_PENDING && inline_wait_) {
         SignalWatch watch;
 
@@ -390,7 +388,8 @@ Issue::finish()
     }
     auto work = c10::make_intrusive<TorchCommsWork>(
         backend_->getRank(), how_.type,
-        C10_UNLIKELY(at::hasCallbacks()) ? backend_->title(how_.title).c_str() : nullptr,
+        C10_UNLIKELY(at::hasCallbacks()) ? backend_->title(how_.title).c_str()
+                                         : nullptr,
         backend_->sequence(), timeout_ns_);
     for (tc_work *pending : works_) {
         work->add(pending);

@@ -35,10 +35,10 @@ even_blocks(const at::Tensor &tensor, uint64_t count)
     return {tensor.data_ptr(), count, nullptr, nullptr};
 }
 
-/* What one call of the backend issues: one operation or, coalesced, several. Tensors that
- * are not plain memory go through memory of ours. */
+/* What one call of the backend issues: one operation or, coalesced, several. Tensors
+ * that are not plain memory go through memory of ours. */
 class Issue {
-public:
+  public:
     struct How {
         c10d::OpType type;
         const char *title; /* of the profiler's event */
@@ -88,7 +88,7 @@ public:
     c10::intrusive_ptr<c10d::Work>
     finish();
 
-private:
+  private:
     at::Tensor
     stage(const at::Tensor &tensor, bool fill);
     Keep *
@@ -107,8 +107,8 @@ private:
     std::optional<at::RecordFunction> event_;
 };
 
-/* Whether a written range touches another; `own` is the place of this rank's block, which
- * may be read and written at the same place. */
+/* Whether a written range touches another; `own` is the place of this rank's block,
+ * which may be read and written at the same place. */
 bool
 touch(const std::vector<at::Tensor> &written, const std::vector<at::Tensor> &read,
       int own);

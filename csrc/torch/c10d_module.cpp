@@ -27,14 +27,15 @@ connect()
     py::object module = py::module_::import("torchcomms._core");
     py::object capsule = module.attr(TC_CAPI_ATTRIBUTE);
 
-    core = static_cast<const tc_capi *>(
-        PyCapsule_GetPointer(capsule.ptr(), TC_CAPI_NAME));
+    core =
+        static_cast<const tc_capi *>(PyCapsule_GetPointer(capsule.ptr(), TC_CAPI_NAME));
     if (core == nullptr) {
         throw py::error_already_set();
     }
     if (core->struct_size < sizeof(tc_capi)) {
-        throw py::import_error("torchcomms._core is older than the c10d shim: build both "
-                               "from the same tree");
+        throw py::import_error(
+            "torchcomms._core is older than the c10d shim: build both "
+            "from the same tree");
     }
     core_ctx = PyCapsule_GetContext(capsule.ptr());
     core->set_exit(core_ctx, at_exit);

@@ -132,9 +132,8 @@ pass_token(tc_comm *comm, tc_op_kind kind, int peer, int32_t tag, uint64_t timeo
     if (status == TC_PENDING) {
         SignalWatch watch;
 
-        core->work_set_owner(work, {token, [](void *ptr) {
-                                        delete static_cast<uint8_t *>(ptr);
-                                    }});
+        core->work_set_owner(
+            work, {token, [](void *ptr) { delete static_cast<uint8_t *>(ptr); }});
         status = core->work_wait(work, UINT64_MAX, watch.get(), err);
         core->work_release(work);
     } else {
@@ -170,8 +169,8 @@ TorchCommsBackend::monitoredBarrier(const c10d::BarrierOptions &opts,
     auto begin = std::chrono::steady_clock::now();
 
     if (rank_ != 0) {
-        tc_status status = pass_token(comm, TC_OP_SEND, 0, arrival_tag(barrier), limit_ns,
-                                      &err);
+        tc_status status =
+            pass_token(comm, TC_OP_SEND, 0, arrival_tag(barrier), limit_ns, &err);
 
         if (status == TC_OK) {
             /* Rank 0 may wait for each of the others that long. */
@@ -214,8 +213,8 @@ TorchCommsBackend::monitoredBarrier(const c10d::BarrierOptions &opts,
                      list_ranks(missing), " failed to pass monitoredBarrier in ",
                      timeout.count(), " ms");
     for (int rank = 1; rank < size_; rank++) {
-        tc_status status = pass_token(comm, TC_OP_SEND, rank, release_tag(barrier),
-                                      limit_ns, &err);
+        tc_status status =
+            pass_token(comm, TC_OP_SEND, rank, release_tag(barrier), limit_ns, &err);
 
         if (status == TC_INTERRUPTED) {
             throw_error(status, err);

@@ -29,9 +29,8 @@ keep_release(void *ptr)
         return;
     }
     keep->next = left_behind.load(std::memory_order_relaxed);
-    while (!left_behind.compare_exchange_weak(keep->next, keep,
-                                              std::memory_order_release,
-                                              std::memory_order_relaxed)) {
+    while (!left_behind.compare_exchange_weak(
+        keep->next, keep, std::memory_order_release, std::memory_order_relaxed)) {
     }
     if (!is_closed() && Py_IsInitialized() && !drain_scheduled.exchange(true) &&
         Py_AddPendingCall(drain_when_called, nullptr) != 0) {
@@ -396,8 +395,7 @@ TorchCommsWork::getFutureResult()
     std::unique_lock<std::mutex> lock(mutex_);
 
     if (!status_future_) {
-        status_future_ =
-            c10::make_intrusive<c10::ivalue::Future>(c10::IntType::get());
+        status_future_ = c10::make_intrusive<c10::ivalue::Future>(c10::IntType::get());
         if (settled_.load(std::memory_order_relaxed)) {
             lock.unlock();
             status_future_->markCompleted(c10::IValue(static_cast<int64_t>(how_)));

@@ -11,9 +11,9 @@ namespace torchcomms {
 
 class Dispatcher;
 
-/* The tensors of operations in flight. Held by the c10d::Work and by each tc_work, whose
- * last reference may go on any thread, while tensors are let go of on a thread that can
- * take the GIL: see keep_release. */
+/* The tensors of operations in flight. Held by the c10d::Work and by each tc_work,
+ * whose last reference may go on any thread, while tensors are let go of on a thread
+ * that can take the GIL: see keep_release. */
 struct Keep {
     std::vector<at::Tensor> tensors;
     int32_t source = -1;
@@ -42,10 +42,10 @@ drain_keeps();
 
 /* Invariants. `works_`, `keep_`, `copies_`, `future_` and `exception_` are guarded by
  * `mutex_` of the base class. Once `settled_`, `works_` and `copies_` are empty and
- * nothing but `future_` changes. `left_` counts works that have not ended, plus one until
- * the dispatcher watches all of them. */
+ * nothing but `future_` changes. `left_` counts works that have not ended, plus one
+ * until the dispatcher watches all of them. */
 class TorchCommsWork : public c10d::Work {
-public:
+  public:
     TorchCommsWork(int rank, c10d::OpType type, const char *title, uint64_t sequence,
                    uint64_t timeout_ns);
     ~TorchCommsWork() override;
@@ -94,7 +94,7 @@ public:
     bool
     settle();
 
-private:
+  private:
     friend class Dispatcher;
 
     bool

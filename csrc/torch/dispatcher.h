@@ -13,7 +13,7 @@ namespace torchcomms {
 
 /* Starts with the first work that is watched; woken by the thread that ends one. */
 class Dispatcher {
-public:
+  public:
     /* Of this process; a forked child has its own. */
     static Dispatcher &
     get();
@@ -25,7 +25,7 @@ public:
     void
     push(TorchCommsWork *work);
 
-private:
+  private:
     Dispatcher();
     void
     run();

@@ -35,7 +35,8 @@ to_ns(std::chrono::milliseconds timeout)
 
 namespace {
 
-/* Ctrl-C is noticed this late; taking the GIL from a busy thread costs about as much. */
+/* Ctrl-C is noticed this late; taking the GIL from a busy thread costs about as much.
+ */
 constexpr uint64_t kLookNs = 10 * 1000000;
 
 uint64_t
@@ -124,8 +125,8 @@ store_set(void *ctx, const char *key, const void *value, size_t bytes, tc_error 
     return guarded("set", key, err, [&] {
         const auto *data = static_cast<const uint8_t *>(value);
 
-        static_cast<c10d::Store *>(ctx)->set(
-            key, std::vector<uint8_t>(data, data + bytes));
+        static_cast<c10d::Store *>(ctx)->set(key,
+                                             std::vector<uint8_t>(data, data + bytes));
         return TC_OK;
     });
 }
@@ -138,8 +139,8 @@ signal_arrived()
     return PyErr_CheckSignals() != 0;
 }
 
-/* By looking again and again: a store that waits is deaf to Ctrl-C and holds a lock that
- * other threads with the same object need. */
+/* By looking again and again: a store that waits is deaf to Ctrl-C and holds a lock
+ * that other threads with the same object need. */
 tc_status
 store_get(void *ctx, const char *key, uint64_t timeout_ns, void *value, size_t capacity,
           size_t *bytes_p, tc_error *err)
@@ -151,8 +152,8 @@ store_get(void *ctx, const char *key, uint64_t timeout_ns, void *value, size_t c
     return guarded("get", key, err, [&] {
         while (!store->check({key})) {
             if (now_ns() - begin_ns > timeout_ns) {
-                return store_failed("get", key, "it was not set in time: a rank is missing",
-                                    err);
+                return store_failed("get", key,
+                                    "it was not set in time: a rank is missing", err);
             }
             if (signal_arrived()) {
                 return TC_INTERRUPTED;

@@ -28,7 +28,7 @@ to_ns(std::chrono::milliseconds timeout);
 
 /* For a wait without the GIL: lets the main thread run its signal handlers. */
 class SignalWatch {
-public:
+  public:
     SignalWatch();
     const tc_interrupt *
     get() const
@@ -36,7 +36,7 @@ public:
         return &interrupt_;
     }
 
-private:
+  private:
     static bool
     serve(void *watch);
 
@@ -46,7 +46,7 @@ private:
 
 /* A communicator as the shim holds it. */
 class Comm {
-public:
+  public:
     explicit Comm(tc_py_hold *hold)
         : hold_(hold), comm_(core->comm_of(hold)), generation_(core->generation())
     {
@@ -73,7 +73,7 @@ public:
         return comm_;
     }
 
-private:
+  private:
     [[noreturn]] void
     refuse_fork() const;
 
