@@ -280,8 +280,8 @@ def test_status_of_an_own_work_cannot_be_set(fake):
 
 
 @pytest.mark.parametrize("name", ["int1", "int4", "uint3", "uint7"])
-def test_integers_below_a_byte_move_and_are_not_reduced(comm, name):
+def test_integers_below_a_byte_move_and_are_not_reduced(fake, name):
     tensor = torch.zeros(3, dtype=torch.uint8).view(getattr(torch, name))
-    comm.broadcast(tensor, 0)
+    fake.broadcast(tensor, 0)
     with pytest.raises(RuntimeError, match=f"torch.{name}, which cannot be reduced"):
-        comm.all_reduce(tensor, torchcomms.ReduceOp.SUM)
+        fake.all_reduce(tensor, SUM)
