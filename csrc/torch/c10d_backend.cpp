@@ -12,8 +12,8 @@ TorchCommsBackend::TorchCommsBackend(std::shared_ptr<Comm> comm,
       comm_(std::move(comm)), options_(c10::make_intrusive<BackendOptions>(timeout))
 {
     options_->group_name = core->comm_name(comm_->peek());
-    auto done =
-        c10::make_intrusive<TorchCommsWork>(rank_, OpType::UNKNOWN, nullptr, 0, 0);
+    auto done = c10::make_intrusive<TorchCommsWork>(rank_, OpType::UNKNOWN,
+                                                    TorchCommsWork::Event{}, 0, 0);
     done->begin(nullptr, {}, {});
     done_ = done;
 }
@@ -129,13 +129,10 @@ TorchCommsBackend::check(const at::Tensor &tensor) const
         "' has no communicator for device ", tensor.device(), ": it takes CPU tensors");
 }
 
-const std::string &
+std::string
 TorchCommsBackend::title(const char *operation) const
 {
-    static thread_local std::string text;
-
-    text = getBackendName() + ":" + operation;
-    return text;
+    return getBackendName() + ":" + operation;
 }
 
 namespace {
@@ -193,6 +190,9 @@ TorchCommsBackend::broadcast(Tensors &tensors, const c10d::BroadcastOptions &opt
     bool root = opts.rootRank == rank_;
 
     for (const at::Tensor &tensor : tensors) {
+        if (!root) {
+            issue.note(tensor);
+        }
         at::Tensor memory = root ? issue.update(tensor) : issue.write(tensor);
         tc_call call = make_call(TC_OP_BROADCAST, memory);
 
@@ -329,7 +329,7 @@ TorchCommsBackend::allgather_into_tensor_coalesced(Tensors &outputs, Tensors &in
     }
     Issue issue(
         this,
-        {OpType::_ALLGATHER_BASE, "all_gather_single", opts.asyncOp, opts.timeout},
+        {OpType::_ALLGATHER_BASE, "all_gather_into_tensor", opts.asyncOp, opts.timeout},
         inputs.size());
 
     for (size_t i = 0; i < inputs.size(); i++) {
@@ -478,7 +478,7 @@ TorchCommsBackend::reduce_scatter_tensor_coalesced(
         return done();
     }
     Issue issue(this,
-                {OpType::_REDUCE_SCATTER_BASE, "reduce_scatter_single", opts.asyncOp,
+                {OpType::_REDUCE_SCATTER_BASE, "reduce_scatter_tensor", opts.asyncOp,
                  opts.timeout},
                 outputs.size());
 
@@ -566,7 +566,7 @@ TorchCommsBackend::alltoall_base(at::Tensor &output, at::Tensor &input,
 {
     bool even = output_splits.empty() && input_splits.empty();
     Issue issue(this, {OpType::ALLTOALL_BASE,
-                       even ? "all_to_all_single" : "all_to_all_v_single", opts.asyncOp,
+                       "all_to_all", opts.asyncOp,
                        opts.timeout});
     at::Tensor in = issue.read(input);
     at::Tensor out = issue.write(output);

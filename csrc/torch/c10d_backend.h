@@ -156,7 +156,7 @@ class TorchCommsBackend : public c10d::Backend {
     /* Refuses a tensor that no communicator takes. */
     void
     check(const at::Tensor &tensor) const;
-    const std::string &
+    std::string
     title(const char *operation) const;
 
   private:

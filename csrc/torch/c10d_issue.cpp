@@ -159,17 +159,13 @@ touch(const std::vector<at::Tensor> &written, const std::vector<at::Tensor> &rea
 /* Issue ---------------------------------------------------------------------------- */
 
 Issue::Issue(TorchCommsBackend *backend, const How &how, size_t operations)
-    : backend_(backend), how_(how),
-      inline_wait_(!how.async && operations == 1 && backend->coalesced() == nullptr),
-      timeout_ns_(to_ns(how.timeout.count() > 0 ? how.timeout : backend->timeout()))
+    : backend_(backend), how_(how), profiled_(at::hasCallbacks()),
+      inline_wait_(!how.async && operations == 1 && !profiled_ &&
+                   backend->coalesced() == nullptr),
+      timeout_ns_(
+          to_ns(how.timeout.count() > 0 ? how.timeout : backend->timeout()))
 {
     drain_keeps();
-    if (C10_UNLIKELY(inline_wait_ && at::hasCallbacks())) {
-        event_.emplace(at::RecordScope::USER_SCOPE);
-        if (event_->isActive()) {
-            event_->before(backend->title(how.title));
-        }
-    }
 }
 
 /* What was issued before a later operation was refused goes on without us. */
@@ -221,10 +217,19 @@ Issue::stage(const at::Tensor &tensor, bool fill)
     return memory;
 }
 
+void
+Issue::note(const at::Tensor &tensor)
+{
+    if (C10_UNLIKELY(profiled_)) {
+        inputs_.push_back(tensor);
+    }
+}
+
 at::Tensor
 Issue::read(const at::Tensor &tensor)
 {
     backend_->check(tensor);
+    note(tensor);
     at::Tensor memory = is_plain(tensor) ? tensor : stage(tensor, true);
 
     tensors_.push_back(memory);
@@ -252,6 +257,7 @@ Issue::update(const at::Tensor &tensor)
 {
     at::Tensor memory = write(tensor);
 
+    note(tensor);
     if (!copies_.empty() && copies_.back().from.is_same(memory)) {
         at::AutoDispatchBelowADInplaceOrView guard;
 
@@ -386,11 +392,10 @@ Issue::finish()
         run_copies(copies_);
         return nullptr;
     }
+    std::string title = profiled_ ? backend_->title(how_.title) : std::string();
+    TorchCommsWork::Event event = {profiled_ ? title.c_str() : nullptr, &inputs_};
     auto work = c10::make_intrusive<TorchCommsWork>(
-        backend_->getRank(), how_.type,
-        C10_UNLIKELY(at::hasCallbacks()) ? backend_->title(how_.title).c_str()
-                                         : nullptr,
-        backend_->sequence(), timeout_ns_);
+        backend_->getRank(), how_.type, event, backend_->sequence(), timeout_ns_);
     for (tc_work *pending : works_) {
         work->add(pending);
     }

@@ -76,6 +76,9 @@ class Issue {
     int32_t *
     source();
 
+    /* Shown by the profiler as an input. */
+    void
+    note(const at::Tensor &tensor);
     /* Instead of `run`, for a send or recv of a batch; `take_from` is the way back. */
     void
     move_to(Coalesced *batch, const tc_call &call);
@@ -96,6 +99,7 @@ class Issue {
 
     TorchCommsBackend *backend_;
     How how_;
+    bool profiled_;
     bool inline_wait_;
     uint64_t timeout_ns_;
     Keep *keep_ = nullptr;
@@ -104,7 +108,7 @@ class Issue {
     std::vector<Copy> copies_;
     std::vector<c10::intrusive_ptr<TorchCommsWork>> parts_;
     std::vector<at::Tensor> outputs_;
-    std::optional<at::RecordFunction> event_;
+    std::vector<at::Tensor> inputs_; /* for the profiler */
 };
 
 /* Whether a written range touches another; `own` is the place of this rank's block,

@@ -17,7 +17,10 @@ TorchCommsBackend::p2p(Tensors &tensors, tc_op_kind kind, int peer, int tag)
     TORCH_CHECK_VALUE(tensors.size() == 1, sends ? "send" : "recv",
                       ": one tensor is wanted, but got ", tensors.size());
     TORCH_CHECK_VALUE(tag >= 0, "tag must not be negative, but got ", tag);
-    Issue issue(this, {type, sends ? "send" : "recv", true, options_->timeout});
+    const char *name = sends                   ? "send"
+                       : peer == TC_ANY_SOURCE ? "recvAnySource"
+                                               : "recv";
+    Issue issue(this, {type, name, true, options_->timeout});
     at::Tensor memory = sends ? issue.read(tensors[0]) : issue.write(tensors[0]);
     tc_call call = {};
 
@@ -30,6 +33,7 @@ TorchCommsBackend::p2p(Tensors &tensors, tc_op_kind kind, int peer, int tag)
         call.in = memory.const_data_ptr();
     } else {
         call.out = memory.data_ptr();
+        issue.note(tensors[0]);
     }
     if (coalesced_ != nullptr && peer != TC_ANY_SOURCE) {
         issue.move_to(coalesced_.get(), call);

@@ -78,9 +78,13 @@ run_copies(const std::vector<Copy> &copies)
 
 /* The work ------------------------------------------------------------------------- */
 
-TorchCommsWork::TorchCommsWork(int rank, c10d::OpType type, const char *title,
+TorchCommsWork::TorchCommsWork(int rank, c10d::OpType type, const Event &event,
                                uint64_t sequence, uint64_t timeout_ns)
-    : Work(rank, type, title), sequence_(sequence), timeout_ns_(timeout_ns),
+    : Work(rank, type, event.title,
+           event.title != nullptr
+               ? std::optional<std::vector<at::Tensor>>(*event.inputs)
+               : std::nullopt),
+      sequence_(sequence), timeout_ns_(timeout_ns),
       generation_(core->generation())
 {
 }
@@ -162,8 +166,7 @@ TorchCommsWork::collect_locked()
         if (status != TC_OK && exception_ == nullptr) {
             how_ = status == TC_ERR_TIMEOUT ? c10d::WorkResult::TIMEOUT
                                             : c10d::WorkResult::COMM_ERROR;
-            exception_ = std::make_exception_ptr(c10::DistBackendError(
-                {__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, err.message));
+            exception_ = to_exception(status, err);
         }
         /* At exit it may be the last reference to a communicator without an engine. */
         if (!is_closed()) {

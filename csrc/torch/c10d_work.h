@@ -46,7 +46,13 @@ drain_keeps();
  * until the dispatcher watches all of them. */
 class TorchCommsWork : public c10d::Work {
   public:
-    TorchCommsWork(int rank, c10d::OpType type, const char *title, uint64_t sequence,
+    /* Of the profiler; `title` is NULL without one. */
+    struct Event {
+        const char *title;
+        const std::vector<at::Tensor> *inputs;
+    };
+
+    TorchCommsWork(int rank, c10d::OpType type, const Event &event, uint64_t sequence,
                    uint64_t timeout_ns);
     ~TorchCommsWork() override;
 

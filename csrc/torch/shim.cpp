@@ -24,7 +24,19 @@ throw_error(tc_status status, const tc_error &err)
     if (status == TC_ERR_INVALID_ARGUMENT) {
         C10_THROW_ERROR(ValueError, err.message);
     }
-    C10_THROW_ERROR(DistBackendError, err.message);
+    std::rethrow_exception(to_exception(status, err));
+}
+
+std::exception_ptr
+to_exception(tc_status status, const tc_error &err)
+{
+    std::string text = err.message;
+
+    if (status == TC_ERR_TIMEOUT) {
+        text = "The timeout ran out: " + text;
+    }
+    return std::make_exception_ptr(c10::DistBackendError(
+        {__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, text));
 }
 
 uint64_t

@@ -22,6 +22,10 @@ is_closed();
 [[noreturn]] void
 throw_error(tc_status status, const tc_error &err);
 
+/* The DistBackendError of an operation that ended with `status`. */
+std::exception_ptr
+to_exception(tc_status status, const tc_error &err);
+
 /* Nanoseconds; c10d's "not given" and "none" are 0. */
 uint64_t
 to_ns(std::chrono::milliseconds timeout);
