@@ -6,7 +6,7 @@ Outside the package, so that nothing in it can break `import torch`.
 
 
 def register() -> None:
-    """Makes the backend names of torchcomms known to torch.distributed; never raises."""
+    """Makes our backend names known to torch.distributed; never raises."""
     try:
         from torchcomms._c10d import register_c10d
 

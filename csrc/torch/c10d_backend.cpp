@@ -565,9 +565,8 @@ TorchCommsBackend::alltoall_base(at::Tensor &output, at::Tensor &input,
                                  const c10d::AllToAllOptions &opts)
 {
     bool even = output_splits.empty() && input_splits.empty();
-    Issue issue(this, {OpType::ALLTOALL_BASE,
-                       "all_to_all", opts.asyncOp,
-                       opts.timeout});
+    Issue issue(this,
+                {OpType::ALLTOALL_BASE, "all_to_all", opts.asyncOp, opts.timeout});
     at::Tensor in = issue.read(input);
     at::Tensor out = issue.write(output);
     tc_call call =

@@ -162,8 +162,7 @@ Issue::Issue(TorchCommsBackend *backend, const How &how, size_t operations)
     : backend_(backend), how_(how), profiled_(at::hasCallbacks()),
       inline_wait_(!how.async && operations == 1 && !profiled_ &&
                    backend->coalesced() == nullptr),
-      timeout_ns_(
-          to_ns(how.timeout.count() > 0 ? how.timeout : backend->timeout()))
+      timeout_ns_(to_ns(how.timeout.count() > 0 ? how.timeout : backend->timeout()))
 {
     drain_keeps();
 }

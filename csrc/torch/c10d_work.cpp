@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* c10d::Work: waiting, results, futures. */
+#include "torch/c10d_work.h"
+
 #include "torch/dispatcher.h"
 
 namespace torchcomms {
@@ -84,8 +86,7 @@ TorchCommsWork::TorchCommsWork(int rank, c10d::OpType type, const Event &event,
            event.title != nullptr
                ? std::optional<std::vector<at::Tensor>>(*event.inputs)
                : std::nullopt),
-      sequence_(sequence), timeout_ns_(timeout_ns),
-      generation_(core->generation())
+      sequence_(sequence), timeout_ns_(timeout_ns), generation_(core->generation())
 {
 }
 

@@ -3,9 +3,9 @@
 #ifndef TC_TORCH_C10D_WORK_H
 #define TC_TORCH_C10D_WORK_H
 
-#include "torch/shim.h"
-
 #include <atomic>
+
+#include "torch/shim.h"
 
 namespace torchcomms {
 

@@ -3,11 +3,11 @@
 #ifndef TC_TORCH_DISPATCHER_H
 #define TC_TORCH_DISPATCHER_H
 
-#include "torch/c10d_work.h"
-
 #include <semaphore.h>
 
 #include <thread>
+
+#include "torch/c10d_work.h"
 
 namespace torchcomms {
 

@@ -221,8 +221,9 @@ def refusals(me):
             (lambda: dist.all_gather_into_tensor(torch.zeros(3), torch.zeros(2)), "x"),
             (lambda: ours.send([torch.zeros(1)], 0, -1), "tag"),
         ):
-            with pytest.raises((ValueError, RuntimeError, NotImplementedError),
-                               match=text):
+            with pytest.raises(
+                (ValueError, RuntimeError, NotImplementedError), match=text
+            ):
                 call()
         # The calls can be repeated, and nothing was sent.
         dist.barrier()

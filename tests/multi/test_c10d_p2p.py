@@ -70,9 +70,7 @@ def batch(me):
         ops = []
         for r in others:
             ops.append(dist.P2POp(dist.irecv, received[r], r))
-            ops.append(
-                dist.P2POp(dist.isend, torch.full((20_000,), float(me.rank)), r)
-            )
+            ops.append(dist.P2POp(dist.isend, torch.full((20_000,), float(me.rank)), r))
         works = dist.batch_isend_irecv(ops)
         assert len(works) == 1
         for work in works:

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Works of the c10d door: futures, finite waits, errors, timeouts."""
 
+import os
+import signal
+import threading
 from datetime import timedelta
 
 import pytest
@@ -41,7 +44,7 @@ def test_futures(ranks, size):
 
 
 def finite_waits(me):
-    with world(me) as group:
+    with world(me):
         store = me.store("signals")
         tensor = torch.ones(3)
         if me.rank == 0:
@@ -83,7 +86,7 @@ def test_a_timeout_names_who_is_missing(fresh):
 
 
 def send_timeout(me):
-    with world(me, timeout=timedelta(seconds=0.3)) as group:
+    with world(me, timeout=timedelta(seconds=0.3)):
         text = ""
         if me.rank == 0:
             with pytest.raises(dist.DistBackendError) as caught:
@@ -131,3 +134,45 @@ def dropped(me):
 
 def test_works_may_be_dropped(ranks):
     assert ranks(3).run(dropped) == [3.0] * 3
+
+
+def interrupted(me):
+    with world(me):
+        store = me.store("signals")
+        tensor = torch.ones(3)
+        if me.rank == 0:
+            threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+            with pytest.raises(KeyboardInterrupt):
+                dist.all_reduce(tensor)
+            threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+            with pytest.raises(KeyboardInterrupt):
+                dist.recv(torch.zeros(1), 1)
+            store.set("go", "on")
+        else:
+            store.wait(["go"])
+            dist.all_reduce(tensor)
+            dist.send(torch.ones(1), 0)
+        # Nobody has heard of it but the rank that was called away.
+        dist.barrier()
+        return tensor.tolist()
+
+
+def test_interrupts_leave_the_group_whole(ranks):
+    assert ranks(2).run(interrupted) == [[2.0] * 3] * 2
+
+
+def profiled(me):
+    with world(me):
+        tensor = torch.ones(3, 2)
+        with torch.profiler.profile(record_shapes=True) as profiler:
+            dist.all_reduce(tensor)
+            work = dist.broadcast(tensor, 0, async_op=True)
+            work.wait()
+        events = {e.name: e for e in profiler.events()}
+        assert events["torchcomms:all_reduce"].input_shapes == [[3, 2]]
+        assert events["torchcomms:broadcast"].is_async
+        return tensor[0, 0].item()
+
+
+def test_profiler_events_carry_the_backends_name(ranks):
+    assert ranks(2).run(profiled) == [2.0, 2.0]

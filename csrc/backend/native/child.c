@@ -105,8 +105,7 @@ check_lists(const tc_native *comm, const char *name, const uint8_t *blobs,
                     err, TC_ERR_MISMATCH,
                     "split of communicator '%s' into '%s': rank %d lists rank %d, "
                     "which passed %s",
-                    comm->name, name, p, q,
-                    b.leader < 0 ? "no ranks" : "another list");
+                    comm->name, name, p, q, b.leader < 0 ? "no ranks" : "another list");
             }
         }
         if (a.status != TC_OK) {
