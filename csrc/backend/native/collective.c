@@ -113,6 +113,7 @@ piece_bytes(const tc_native *comm, const tc_call *call)
 {
     uint32_t slot = comm->segment->layout.lanes[TC_SHM_LANE_PAIR].slot_bytes;
     uint64_t bytes = call->count * tc_dtype_size(call->dtype);
+    uint32_t piece;
 
     switch (call->kind) {
     case TC_OP_ALL_REDUCE:
@@ -126,7 +127,11 @@ piece_bytes(const tc_native *comm, const tc_call *call)
     default:
         return slot;
     }
-    return bytes >= slot * 2 ? slot : power_of_two_above((bytes + 1) / 2);
+    if (bytes >= slot * 2) {
+        return slot; /* before the power overflows */
+    }
+    piece = power_of_two_above((bytes + 1) / 2);
+    return piece < slot ? piece : slot;
 }
 
 /* PREMUL_SUM: a scaled copy takes the place of the input, which is left alone. */
