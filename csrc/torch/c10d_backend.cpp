@@ -208,6 +208,9 @@ TorchCommsBackend::WorkPtr
 TorchCommsBackend::allreduce(Tensors &tensors, const c10d::AllreduceOptions &opts)
 {
     TORCH_CHECK_VALUE(!tensors.empty(), "allreduce needs a tensor");
+    if (tensors[0].layout() == at::kSparse) {
+        return allreduce_sparse(tensors, opts);
+    }
     Issue issue(this, {OpType::ALLREDUCE, "all_reduce", opts.asyncOp, opts.timeout},
                 tensors.size());
 

@@ -68,6 +68,8 @@ class TorchCommsBackend : public c10d::Backend {
     WorkPtr
     allreduce(Tensors &tensors, const c10d::AllreduceOptions &opts) override;
     WorkPtr
+    allreduce_sparse(Tensors &tensors, const c10d::AllreduceOptions &opts) override;
+    WorkPtr
     allreduce_coalesced(Tensors &tensors,
                         const c10d::AllreduceCoalescedOptions &opts) override;
     WorkPtr
@@ -160,6 +162,10 @@ class TorchCommsBackend : public c10d::Backend {
     title(const char *operation) const;
 
   private:
+    Tensors
+    gather_uneven(const at::Tensor &tensor, int64_t dim,
+                  const std::vector<int64_t> &counts,
+                  std::chrono::milliseconds timeout);
     WorkPtr
     p2p(Tensors &tensors, tc_op_kind kind, int peer, int tag);
 

@@ -75,6 +75,11 @@ class Issue {
     /* A value of the work, beside what `write` and `update` were given. */
     int32_t *
     source();
+    void
+    result(const at::Tensor &tensor)
+    {
+        outputs_.push_back(tensor);
+    }
 
     /* Shown by the profiler as an input. */
     void

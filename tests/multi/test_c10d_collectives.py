@@ -216,7 +216,7 @@ def test_strided_negated_and_aliased_tensors(ranks):
 def refusals(me):
     with both(me) as (ours, _):
         for call, text in (
-            (lambda: dist.all_reduce(torch.zeros(2).to_sparse()), "dense"),
+            (lambda: dist.broadcast(torch.zeros(2).to_sparse(), 0), "(?i)sparse"),
             (lambda: dist.all_gather([torch.zeros(2)], torch.zeros(2)), "entries"),
             (lambda: dist.all_gather_into_tensor(torch.zeros(3), torch.zeros(2)), "x"),
             (lambda: ours.send([torch.zeros(1)], 0, -1), "tag"),
@@ -231,3 +231,25 @@ def refusals(me):
 
 def test_bad_arguments_are_refused_before_anything_is_sent(ranks):
     ranks(2).run(refusals)
+
+
+def sparse(me):
+    with both(me) as (ours, gloo):
+        tensors = []
+        for group in (ours, gloo):
+            indices = torch.tensor([list(range(me.rank + 1)), [2] * (me.rank + 1)])
+            tensor = torch.sparse_coo_tensor(
+                indices, torch.ones(me.rank + 1, 3), (6, 4, 3)
+            )
+            dist.all_reduce(tensor, group=group)
+            tensors.append(tensor.to_dense())
+        assert torch.equal(*tensors)
+        work = dist.all_reduce(torch.zeros(3).to_sparse(), async_op=True)
+        work.wait()
+        with pytest.raises(ValueError, match="SUM"):
+            dist.all_reduce(torch.ones(3).to_sparse(), ReduceOp.MAX)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_sparse_tensors_are_summed(ranks, size):
+    ranks(size).run(sparse)
