@@ -35,7 +35,7 @@ publish_first(world_rank *r)
 static void
 explore(const char *name, int32_t size, uint32_t length, bool slots, bool fine)
 {
-    model_case how = {.store_buffers = true, .after_loads = fine};
+    model_case how = {.store_buffers = true, .fine = fine};
     sequence s = {
         .shape = {.size = size, .slots = 2, .slot_bytes = 8},
         .length = length,

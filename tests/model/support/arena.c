@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The memory of a model. */
+/* The memory of a model: what is state, its hash, and ways back. */
 #include "model/support/arena.h"
 
 #include <stdio.h>
@@ -13,21 +13,38 @@ enum {
     HEAD_BYTES = 4096,
     STACKS_BYTES = MODEL_THREADS * ARENA_STACK_BYTES,
     HEAPS_BYTES = MODEL_THREADS * ARENA_HEAP_BYTES,
-    DATA_BYTES = HEAPS_BYTES + ARENA_SHARED_BYTES,
-    LINES = DATA_BYTES / ARENA_LINE,
-    WORDS = DATA_BYTES / 4,
+    SHARED_AT = HEAD_BYTES + STACKS_BYTES + HEAPS_BYTES,
+    BYTES = SHARED_AT + ARENA_SHARED_BYTES,
+    LINES = BYTES / ARENA_LINE,
+    WORDS = BYTES / 4,
 };
 
 _Static_assert(sizeof(arena_head) <= HEAD_BYTES, "the head has its place");
 
-/* Neighbouring lines of `tracked` as ranges. */
+/* The lines that are state, but for stacks, as ranges. */
 static struct {
     struct range {
-        uint8_t *at;
-        size_t bytes;
+        size_t at;
+        size_t end;
+        uint8_t group;
     } all[LINES];
     size_t count;
 } ranges;
+
+/* A line as it was. */
+typedef struct note {
+    size_t at;
+    uint8_t old[ARENA_LINE];
+    uint64_t hash; /* of the state before */
+} note;
+
+static struct {
+    uint8_t *shadow; /* the state as last committed */
+    note *notes;
+    size_t count;
+    size_t capacity;
+    uint64_t hash;
+} trail;
 
 static void *
 map(size_t bytes)
@@ -42,25 +59,31 @@ map(size_t bytes)
     return at;
 }
 
-void
-arena_open(void)
+static void
+open_arena(void)
 {
     arena *a = &model_arena;
 
-    if (a->base != NULL) {
-        return;
-    }
-    a->base = map((size_t)HEAD_BYTES + STACKS_BYTES + DATA_BYTES);
+    a->base = map(BYTES);
     a->head = (arena_head *)(void *)a->base;
     a->stacks = a->base + HEAD_BYTES;
     a->heaps = a->stacks + STACKS_BYTES;
     a->shared = a->heaps + HEAPS_BYTES;
     a->tracked = map(LINES);
     a->ignored = map(LINES);
+    a->groups = map(LINES);
+    a->initial = map(BYTES);
     a->readers = map(WORDS);
     a->writers = map(WORDS);
     a->numbers = map(WORDS);
-    a->initial = map(DATA_BYTES);
+    trail.shadow = map(BYTES);
+}
+
+/* Bytes of the arena in use. */
+static size_t
+used_bytes(void)
+{
+    return SHARED_AT + model_arena.shared_end;
 }
 
 void
@@ -68,81 +91,86 @@ arena_clear(void)
 {
     arena *a = &model_arena;
 
-    arena_open();
-    memset(a->head, 0, sizeof(*a->head));
-    memset(a->heaps, 0, HEAPS_BYTES);
-    memset(a->shared, 0, a->shared_end);
-    a->shared_end = 0;
+    if (a->base == NULL) {
+        open_arena();
+    }
+    memset(a->base, 0, used_bytes());
     memset(a->tracked, 0, LINES);
     memset(a->ignored, 0, LINES);
+    memset(a->groups, 0, LINES);
     memset(a->readers, 0, WORDS);
     memset(a->writers, 0, WORDS);
     memset(a->numbers, 0, WORDS);
     a->number_count = 0;
-    ranges.count = 0;
+    a->shared_end = 0;
+    (void)arena_track(a->head, sizeof(*a->head));
 }
 
 void
 arena_begin(void)
 {
-    static size_t capacity;
-    arena *a = &model_arena;
-
-    memcpy(a->initial, a->heaps, HEAPS_BYTES + a->shared_end);
-    a->first_bytes = arena_save(&a->first, &capacity);
+    memcpy(model_arena.initial, model_arena.base, used_bytes());
 }
 
 void
 arena_rewind(void)
 {
-    arena *a = &model_arena;
-
-    memcpy(a->heaps, a->initial, HEAPS_BYTES + a->shared_end);
-    memcpy(a->head, a->first, sizeof(*a->head));
-    for (int t = 0, at = sizeof(*a->head); t < MODEL_THREADS; t++) {
-        const model_thread_state *s = &a->head->threads[t];
-        uint8_t *end = a->stacks + (size_t)(t + 1) * ARENA_STACK_BYTES;
-
-        if (s->status != THREAD_ABSENT) {
-            size_t n = (size_t)(end - (uint8_t *)s->stack);
-
-            memcpy((uint8_t *)s->stack, a->first + at, n);
-            at += (int)n;
-        }
-    }
+    memcpy(model_arena.base, model_arena.initial, used_bytes());
 }
 
-static void
-find_ranges(void)
+/* What is state
+ * ------------------------------------------------------------------------ */
+
+static size_t
+offset_of(const void *at)
+{
+    return (size_t)((const uint8_t *)at - model_arena.base);
+}
+
+bool
+arena_track(const void *at, size_t bytes)
 {
     arena *a = &model_arena;
-    size_t lines = (HEAPS_BYTES + a->shared_end) / ARENA_LINE;
+    size_t end = offset_of(at) + bytes;
+    bool more = false;
 
-    ranges.count = 0;
-    for (size_t line = 0; line < lines; line++) {
-        size_t first = line;
+    for (size_t line = offset_of(at) / ARENA_LINE; line * ARENA_LINE < end; line++) {
+        more = more || !a->tracked[line];
+        a->tracked[line] = 1;
+    }
+    return more;
+}
 
-        while (line < lines && a->tracked[line]) {
-            line++;
-        }
-        if (line > first) {
-            ranges.all[ranges.count++] = (struct range){a->heaps + first * ARENA_LINE,
-                                                        (line - first) * ARENA_LINE};
-        }
+void
+arena_untrack(const void *at, size_t bytes)
+{
+    memset(model_arena.tracked + offset_of(at) / ARENA_LINE, 0, bytes / ARENA_LINE);
+}
+
+void
+arena_ignore(const void *at, size_t bytes)
+{
+    size_t end = (offset_of(at) + bytes) / ARENA_LINE;
+
+    for (size_t line = (offset_of(at) + ARENA_LINE - 1) / ARENA_LINE; line < end;
+         line++) {
+        model_arena.ignored[line] = 1;
+        model_arena.tracked[line] = 0;
     }
 }
 
-static bool
-learn_range(size_t from, size_t to)
+bool
+arena_learn(void)
 {
     arena *a = &model_arena;
     bool more = false;
 
-    for (size_t at = from; at < to; at += ARENA_LINE) {
+    /* Heaps are tracked as they are used. */
+    for (size_t at = SHARED_AT; at < used_bytes(); at += ARENA_LINE) {
         size_t line = at / ARENA_LINE;
 
         if (!a->tracked[line] && !a->ignored[line] &&
-            memcmp(a->heaps + at, a->initial + at, ARENA_LINE) != 0) {
+            memcmp(a->base + at, a->initial + at, ARENA_LINE) != 0) {
             a->tracked[line] = 1;
             more = true;
         }
@@ -150,102 +178,172 @@ learn_range(size_t from, size_t to)
     return more;
 }
 
-bool
-arena_learn(void)
-{
-    arena *a = &model_arena;
-    bool more = learn_range(HEAPS_BYTES, HEAPS_BYTES + a->shared_end);
-
-    for (size_t t = 0; t < MODEL_THREADS; t++) {
-        size_t from = t * ARENA_HEAP_BYTES;
-
-        more = learn_range(from, from + a->head->threads[t].heap_end) || more;
-    }
-    if (more) {
-        find_ranges();
-    }
-    return more;
-}
-
-/* Visits every piece of the state in a fixed order. */
-typedef void (*piece_fn)(void *at, size_t bytes, void *ctx);
-
 static void
-each_piece(piece_fn visit, void *ctx)
+find_ranges(void)
 {
-    arena *a = &model_arena;
+    size_t lines = used_bytes() / ARENA_LINE;
 
-    /* First, for it says where the stacks end. */
-    visit(a->head, sizeof(*a->head), ctx);
-    for (int t = 0; t < MODEL_THREADS; t++) {
-        const model_thread_state *s = &a->head->threads[t];
-        uint8_t *end = a->stacks + (size_t)(t + 1) * ARENA_STACK_BYTES;
+    ranges.count = 0;
+    for (size_t line = 0; line < lines; line++) {
+        size_t first = line;
+        uint8_t group = model_arena.groups[line];
 
-        if (s->status != THREAD_ABSENT && s->status != THREAD_ENDED) {
-            visit((uint8_t *)s->stack, (size_t)(end - (uint8_t *)s->stack), ctx);
+        while (line < lines && model_arena.tracked[line] &&
+               model_arena.groups[line] == group) {
+            line++;
+        }
+        if (line > first) {
+            ranges.all[ranges.count++] =
+                (struct range){first * ARENA_LINE, line * ARENA_LINE, group};
+            line--;
         }
     }
-    for (size_t i = 0; i < ranges.count; i++) {
-        visit(ranges.all[i].at, ranges.all[i].bytes, ctx);
-    }
 }
 
-typedef struct saving {
-    uint8_t *buffer;
-    size_t capacity;
-    size_t used;
-} saving;
+/* Differences
+ * ---------------------------------------------------------------------------- */
+
+static uint64_t
+fold(uint64_t a, uint64_t b)
+{
+    unsigned __int128 product = (unsigned __int128)a * b;
+
+    return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+/* Of a line and its place. The hash of a state is the combination of all its lines',
+ * less those of the start. */
+static uint64_t
+hash_line(size_t at, const uint8_t *line)
+{
+    uint64_t w[8];
+    uint64_t hash = (at + 1) * UINT64_C(0x9e3779b97f4a7c15);
+
+    memcpy(w, line, sizeof(w));
+    hash = fold(w[0] ^ hash, w[1] ^ UINT64_C(0xff51afd7ed558ccd)) ^
+           fold(w[2] ^ hash, w[3] ^ UINT64_C(0xc4ceb9fe1a85ec53)) * 3 ^
+           fold(w[4] ^ hash, w[5] ^ UINT64_C(0x8ebc6af09c88c6e3)) * 5 ^
+           fold(w[6] ^ hash, w[7] ^ UINT64_C(0x589965cc75374cc3)) * 7;
+    hash = fold(hash ^ at, UINT64_C(0x1d8e4e27c47d124f));
+    return hash ^ hash >> 31;
+}
+
+void
+arena_mark(void)
+{
+    find_ranges();
+    memcpy(trail.shadow, model_arena.base, used_bytes());
+    trail.count = 0;
+    trail.hash = 0;
+}
 
 static void
-save_piece(void *at, size_t bytes, void *ctx)
+note_line(size_t at)
 {
-    saving *s = ctx;
+    uint8_t *now = model_arena.base + at;
+    uint8_t *before = trail.shadow + at;
+    note *n;
 
-    if (s->used + bytes > s->capacity) {
-        s->capacity = 2 * (s->used + bytes);
-        s->buffer = realloc(s->buffer, s->capacity);
-        if (s->buffer == NULL) {
+    if (trail.count == trail.capacity) {
+        trail.capacity = trail.capacity == 0 ? 4096 : 2 * trail.capacity;
+        trail.notes = realloc(trail.notes, trail.capacity * sizeof(trail.notes[0]));
+        if (trail.notes == NULL) {
             perror("realloc");
             exit(1);
         }
     }
-    memcpy(s->buffer + s->used, at, bytes);
-    s->used += bytes;
+    n = &trail.notes[trail.count++];
+    n->at = at;
+    n->hash = trail.hash;
+    memcpy(n->old, before, ARENA_LINE);
+    trail.hash ^= hash_line(at, before) ^ hash_line(at, now);
+    memcpy(before, now, ARENA_LINE);
+}
+
+/* Most of the search's time goes here: no call of memcmp for 64 bytes. */
+typedef uint64_t quarter __attribute__((vector_size(16)));
+
+static bool
+line_differs(const uint8_t *now, const uint8_t *before)
+{
+    const quarter *a = (const quarter *)(const void *)now;
+    const quarter *b = (const quarter *)(const void *)before;
+    quarter all = (a[0] ^ b[0]) | (a[1] ^ b[1]) | (a[2] ^ b[2]) | (a[3] ^ b[3]);
+
+    return (all[0] | all[1]) != 0;
 }
 
 static void
-restore_piece(void *at, size_t bytes, void *ctx)
+note_range(size_t at, size_t end)
 {
-    const uint8_t **from = ctx;
+    const uint8_t *now = model_arena.base;
+    const uint8_t *before = trail.shadow;
 
-    memcpy(at, *from, bytes);
-    *from += bytes;
+    for (; at < end; at += ARENA_LINE) {
+        if (line_differs(now + at, before + at)) {
+            note_line(at);
+        }
+    }
+}
+
+uint64_t
+arena_commit(int thread, uint8_t group)
+{
+    const arena *a = &model_arena;
+    const arena_head *shadow_head = (const arena_head *)(const void *)trail.shadow;
+    size_t now = offset_of((void *)(uintptr_t)a->head->threads[thread].stack);
+    size_t before = offset_of((void *)(uintptr_t)shadow_head->threads[thread].stack);
+    size_t low = (now < before ? now : before) / ARENA_LINE * ARENA_LINE;
+    size_t end = offset_of(a->stacks) + (size_t)(thread + 1) * ARENA_STACK_BYTES;
+
+    /* Below its end a stack is no state: always zero. */
+    memset(a->base + low, 0, now - low);
+    note_range(low, end);
+    for (size_t i = 0; i < ranges.count; i++) {
+        if (ranges.all[i].group == 0 || ranges.all[i].group == group) {
+            note_range(ranges.all[i].at, ranges.all[i].end);
+        }
+    }
+    return trail.hash;
+}
+
+bool
+arena_is_committed(void)
+{
+    for (size_t i = 0; i < ranges.count; i++) {
+        for (size_t at = ranges.all[i].at; at < ranges.all[i].end; at += ARENA_LINE) {
+            if (line_differs(model_arena.base + at, trail.shadow + at)) {
+                return false;
+            }
+        }
+    }
+    return true;
 }
 
 size_t
-arena_save(uint8_t **buffer_p, size_t *capacity_p)
+arena_notes(void)
 {
-    saving s = {*buffer_p, *capacity_p, 0};
-
-    each_piece(save_piece, &s);
-    *buffer_p = s.buffer;
-    *capacity_p = s.capacity;
-    return s.used;
+    return trail.count;
 }
 
 void
-arena_restore(const uint8_t *buffer)
+arena_undo(size_t count)
 {
-    each_piece(restore_piece, &buffer);
+    while (trail.count > count) {
+        const note *n = &trail.notes[--trail.count];
+
+        memcpy(model_arena.base + n->at, n->old, ARENA_LINE);
+        memcpy(trail.shadow + n->at, n->old, ARENA_LINE);
+        trail.hash = n->hash;
+    }
 }
 
 size_t
 arena_word(const void *addr)
 {
     const arena *a = &model_arena;
-    size_t offset = (size_t)((const uint8_t *)addr - a->heaps);
 
-    return (const uint8_t *)addr < a->heaps || offset >= (size_t)DATA_BYTES
+    return (const uint8_t *)addr < a->heaps || (const uint8_t *)addr >= a->base + BYTES
                ? SIZE_MAX
-               : offset / 4;
+               : offset_of(addr) / 4;
 }

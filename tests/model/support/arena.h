@@ -44,31 +44,30 @@ typedef struct model_thread_state {
 /* At the start of the arena. */
 typedef struct arena_head {
     model_thread_state threads[MODEL_THREADS];
+    uint32_t last; /* with a limit of preemptions: who moved last, */
+    uint32_t preemptions; /* and how often it could have gone on and did not */
 } arena_head;
 
+/* From `base`: head, stacks, heaps, shared memory. */
 typedef struct arena {
     uint8_t *base;
     arena_head *head;
     uint8_t *stacks;
-    uint8_t *heaps; /* `shared` follows */
+    uint8_t *heaps;
     uint8_t *shared;
     size_t shared_end;
-    uint8_t *tracked; /* by line of heaps and shared: is state */
-    uint8_t *ignored; /* by line of the same */
-    uint8_t *readers; /* by 4 bytes of heaps and shared: bit t, thread t */
+    uint8_t *tracked; /* by line of the arena: is state */
+    uint8_t *ignored; /* by the same */
+    uint8_t *groups; /* by the same: whose, 0: all threads' */
+    uint8_t *initial; /* copy of the start */
+    uint8_t *readers; /* by 4 bytes of the arena: bit t, thread t */
     uint8_t *writers;
     uint8_t
-        *numbers; /* by 4 bytes: of the words that are points, from 1; 0: no point */
+        *numbers; /* by the same: of the words that are points, from 1; 0: no point */
     uint32_t number_count;
-    uint8_t *initial; /* copy of heaps and shared at the start */
-    uint8_t *first; /* snapshot of the start */
-    size_t first_bytes;
 } arena;
 
 extern arena model_arena;
-
-void
-arena_open(void);
 
 /* Forgets everything. */
 void
@@ -82,19 +81,46 @@ arena_begin(void);
 void
 arena_rewind(void);
 
+/* Makes the lines of a range state, or not; true when some were not before. */
+bool
+arena_track(const void *at, size_t bytes);
+
+void
+arena_untrack(const void *at, size_t bytes);
+
+/* Leaves whole lines of a range out for good. */
+void
+arena_ignore(const void *at, size_t bytes);
+
 /* Marks what has changed since the start as state; true when there was more of it than
  * known. */
 bool
 arena_learn(void);
 
-/* A copy of the state, appended to nothing: returns its bytes; *buffer_p grows. */
+/* The search goes from state to state by their differences
+ * ----------------------------- */
+
+/* Begins at the start, which has the hash 0. */
+void
+arena_mark(void);
+
+/* After a move of the thread: notes what it has changed, of its group's memory and of
+ * all threads', and returns the new hash. */
+uint64_t
+arena_commit(int thread, uint8_t group);
+
+/* False where a thread has written to the memory of a group that is not its own. */
+bool
+arena_is_committed(void);
+
+/* Notes so far, and taking back all but the first `count` of them. */
 size_t
-arena_save(uint8_t **buffer_p, size_t *capacity_p);
+arena_notes(void);
 
 void
-arena_restore(const uint8_t *buffer);
+arena_undo(size_t count);
 
-/* Index into readers and writers, SIZE_MAX for memory that no two threads share. */
+/* Index of the word of 4 bytes, SIZE_MAX for memory that no two threads share. */
 size_t
 arena_word(const void *addr);
 

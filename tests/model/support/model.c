@@ -10,16 +10,16 @@
 #include "model/support/threads.h"
 
 /* Random runs that find out what is shared and what changes, before the search. */
-enum { WALKS = 100, WALK_STEPS = 20000, LEARN_EVERY = 16, RESTARTS = 1000 };
+enum { WALKS = 300, WALK_STEPS = 20000, LEARN_EVERY = 16, RESTARTS = 1000 };
 
 typedef struct seen {
     uint64_t hash;
     double paths; /* -1 while the search is below it */
 } seen;
 
+/* A state on the way from the start to where the search is. */
 typedef struct frame {
-    uint8_t *copy;
-    size_t capacity;
+    size_t notes; /* of the arena, before the move that led here */
     uint64_t hash;
     double paths;
     uint32_t count;
@@ -47,33 +47,6 @@ need(const void *at)
 
 /* States met -------------------------------------------------------------------------
  */
-
-/* A sum of products, each of two words and two keys. Two states of one hash would be
- * taken for one, which among 10^8 states happens once in 4000 runs. */
-static uint64_t
-hash_bytes(const uint8_t *at, size_t bytes)
-{
-    uint64_t key = UINT64_C(0x9e3779b97f4a7c15);
-    unsigned __int128 sum = bytes;
-    uint64_t hash;
-
-    for (; bytes >= 16; bytes -= 16, at += 16) {
-        uint64_t words[2];
-
-        memcpy(words, at, 16);
-        sum += (unsigned __int128)(words[0] ^ key) *
-               (words[1] ^ (key * UINT64_C(0xff51afd7ed558ccd)));
-        key += UINT64_C(0x9e3779b97f4a7c15);
-    }
-    for (; bytes > 0; bytes--, at++) {
-        sum = (sum ^ *at) * UINT64_C(0xff51afd7ed558ccd);
-    }
-    hash = (uint64_t)sum ^ (uint64_t)(sum >> 64) * UINT64_C(0xc4ceb9fe1a85ec53);
-    hash ^= hash >> 32;
-    hash *= UINT64_C(0x9e3779b97f4a7c15);
-    hash ^= hash >> 29;
-    return hash == 0 ? 1 : hash;
-}
 
 static seen *
 slot_of(uint64_t hash)
@@ -230,13 +203,14 @@ walk(const model_case *c, uint64_t *seed, bool learn, model_report *report)
 
 /* The state as a new frame, unless it was met; true when there is one. */
 static bool
-push_state(const model_case *c, model_report *report, double *paths_p)
+push_state(const model_case *c, model_report *report, uint64_t hash, size_t notes,
+           double *paths_p)
 {
     frame *f = frame_at(search.depth);
-    size_t bytes = arena_save(&f->copy, &f->capacity);
     seen *known;
 
-    f->hash = hash_bytes(f->copy, bytes);
+    f->hash = hash == 0 ? 1 : hash;
+    f->notes = notes;
     known = slot_of(f->hash);
     if (known->hash != 0) {
         *paths_p = known->paths < 0 ? 0 : known->paths;
@@ -261,6 +235,7 @@ pop_state(void)
     const frame *f = &search.frames[search.depth];
 
     slot_of(f->hash)->paths = f->paths;
+    arena_undo(f->notes);
     if (search.depth > 0) {
         search.frames[search.depth - 1].paths += f->paths;
         search.depth--;
@@ -269,43 +244,54 @@ pop_state(void)
     }
 }
 
+/* The next move of the uppermost state. */
+static void
+try_move(const model_case *c, model_report *report)
+{
+    frame *f = &search.frames[search.depth];
+    const model_move *move = &f->moves[f->next++];
+    size_t notes = arena_notes();
+    int thread = move->thread;
+    double paths = 0;
+
+    threads_do(move);
+    report->steps++;
+    search.depth++;
+    if (threads_mode.failed) {
+        return;
+    }
+    if (!push_state(c, report, arena_commit(thread, threads_group(thread)), notes,
+                    &paths)) {
+        arena_undo(notes);
+        search.depth--;
+        search.frames[search.depth].paths += paths;
+    }
+}
+
 /* All states from the start; false when a surprise makes it begin again. */
 static bool
 search_all(const model_case *c, model_report *report)
 {
     double paths = 0;
-    bool here; /* the arena is in the state of the uppermost frame */
 
     forget_states();
     arena_rewind();
+    arena_mark();
     search.depth = 0;
-    here = push_state(c, report, &paths);
+    (void)push_state(c, report, 0, 0, &paths);
     while (search.depth != SIZE_MAX && !threads_mode.failed) {
-        frame *f = &search.frames[search.depth];
-
-        if (f->next == f->count) {
+        if (search.frames[search.depth].next == search.frames[search.depth].count) {
             pop_state();
-            here = false;
             continue;
         }
-        if (!here) {
-            arena_restore(f->copy);
-        }
-        threads_do(&f->moves[f->next++]);
-        report->steps++;
-        search.depth++;
-        if (threads_mode.failed) {
-            break;
+        try_move(c, report);
+        if (report->steps % 4096 == 0 && !threads_mode.failed &&
+            !arena_is_committed()) {
+            model_fail("a thread has written to memory of another group");
         }
         if (threads_mode.surprised || (report->steps % 4096 == 0 && arena_learn())) {
+            threads_mode.failed = false;
             return false;
-        }
-        here = push_state(c, report, &paths);
-        if (!here) {
-            search.depth--;
-            search.frames[search.depth].paths += paths;
-        } else if (threads_mode.failed) {
-            break;
         }
         if (c->max_states != 0 && search.used >= c->max_states) {
             report->complete = false;
@@ -314,7 +300,12 @@ search_all(const model_case *c, model_report *report)
     }
     report->states = search.used;
     report->interleavings = search.frames[0].paths;
-    return !arena_learn();
+    if (arena_learn()) {
+        /* What was found may come from a state that was not restored as a whole. */
+        threads_mode.failed = false;
+        return false;
+    }
+    return true;
 }
 
 static void
@@ -346,8 +337,9 @@ build(const model_case *c)
 {
     arena_clear();
     threads_clear();
-    threads_mode =
-        (model_mode){.store_buffers = c->store_buffers, .after_loads = c->after_loads};
+    threads_mode = (model_mode){.store_buffers = c->store_buffers,
+                                .fine = c->fine,
+                                .preemptions = c->preemptions};
     threads_set_building(true);
     c->build(c->ctx);
     threads_set_building(false);

@@ -31,11 +31,14 @@ typedef struct model_case {
     /* Stores that are not sequentially consistent may become visible after later loads
      * of their thread, one at a time (the store buffer of x86). */
     bool store_buffers;
-    /* Also a point behind each load, so that others may run between it and the plain
-     * accesses that it allowed. */
-    bool after_loads;
+    /* Also a point behind each access, so that others may run between it and the plain
+     * accesses that follow: finds data that is written after it was published. */
+    bool fine;
     /* 0: everything. Otherwise so many random runs instead. */
     uint64_t samples;
+    /* 0: no limit. Otherwise a thread that can go on is left for another at most so
+     * often in a run; to leave a blocked one is free. */
+    uint32_t preemptions;
     uint64_t max_states; /* 0: no limit; `complete` tells whether it was met */
 } model_case;
 
@@ -71,8 +74,23 @@ model_is_full(int argc, char **argv);
 void *
 model_memory(size_t bytes);
 
+/* From here on memory belongs to the threads of this group, which are those made from
+ * here on, and nobody else writes it; 0: to all. Saves looking for changes there. */
+void
+model_group(uint8_t group);
+
 void
 model_thread(const char *name, model_body_fn body, void *arg);
+
+/* Of this memory, lines are state only once they were seen to change: for what is large
+ * and mostly unused. A line that changed must not come back to what it was. */
+void
+model_sparse(const void *at, size_t bytes);
+
+/* Inside a thread: these lines are used from here on. For lines of sparse memory that
+ * do come back to what they were. */
+void
+model_touch(const void *at, size_t bytes);
 
 /* Not part of the state: what is only written, or what no rule of the case reads. */
 void

@@ -27,7 +27,7 @@ typedef struct model_op {
     uint32_t elems; /* int32 of a block */
 } model_op;
 
-/* Buffers of one rank, in the model's memory. */
+/* Buffers of one rank, in sparse memory of the model. */
 enum { OP_ELEMS = 16 };
 
 typedef struct op_buffers {

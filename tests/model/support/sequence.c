@@ -10,7 +10,7 @@ typedef struct stage {
     const sequence *s;
     world *w;
     uint32_t chosen[SEQUENCE_OPS]; /* 0: not yet; else the choice + 1 */
-    op_buffers buffers[WORLD_RANKS];
+    op_buffers *buffers; /* by rank */
 } stage;
 
 static stage *the_stage;
@@ -19,7 +19,8 @@ static const model_op *
 choose_op(stage *st, uint32_t at)
 {
     if (st->chosen[at] == 0) {
-        uint32_t n = st->s->choice_count;
+        bool few = at == 0 && st->s->first_count > 0;
+        uint32_t n = few ? st->s->first_count : st->s->choice_count;
 
         st->chosen[at] = n == 1 ? 1 : model_choose(n) + 1;
     }
@@ -72,6 +73,8 @@ build(void *ctx)
 
     the_stage = st;
     st->s = s;
+    st->buffers = model_memory(WORLD_RANKS * sizeof(st->buffers[0]));
+    model_sparse(st->buffers, WORLD_RANKS * sizeof(st->buffers[0]));
     st->w = world_create(&s->shape);
     for (int32_t r = 0; r < s->shape.size; r++) {
         char name[16];
@@ -80,7 +83,7 @@ build(void *ctx)
         if (s->spoil_rank != NULL) {
             s->spoil_rank(&st->w->ranks[r]);
         }
-        model_thread(name, run_rank, &st->w->ranks[r]);
+        world_thread(&st->w->ranks[r], name, run_rank, &st->w->ranks[r]);
     }
 }
 

@@ -15,6 +15,9 @@ typedef struct sequence {
     uint32_t length;
     uint32_t choice_count;
     const model_op *choices;
+    uint32_t first_count; /* 0: as choice_count. Otherwise the first operation is one of
+                             so many: sequences that differ by a renaming of ranks are
+                             not repeated */
     /* Plants a fault: before a rank's first call, and before each of its calls. NULL:
      * none. */
     void (*spoil_rank)(world_rank *r);

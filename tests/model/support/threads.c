@@ -24,6 +24,7 @@ typedef struct thread_body {
     char name[48];
     model_body_fn body;
     void *arg;
+    uint8_t group;
 } thread_body;
 
 typedef struct place_name {
@@ -40,6 +41,7 @@ static place_name names[NAMES];
 static int name_count;
 static int current = -1;
 static bool building;
+static uint8_t group_now; /* of what is being made */
 
 /* State of a thread ------------------------------------------------------------------
  */
@@ -189,7 +191,7 @@ tc_model_before(const void *addr, tc_model_access access)
 void
 tc_model_after(const void *addr, tc_model_access access)
 {
-    if (current < 0 || (access == TC_MODEL_LOAD && !threads_mode.after_loads)) {
+    if (current < 0 || !threads_mode.fine) {
         return;
     }
     if (is_point(addr, access)) {
@@ -216,8 +218,10 @@ tc_model_delay(void *addr, uint64_t value, size_t bytes)
     if (!threads_mode.store_buffers) {
         flush(current);
     }
-    stand_at(NULL, TC_MODEL_STORE);
-    leave(THREAD_READY);
+    if (threads_mode.fine) {
+        stand_at(NULL, TC_MODEL_STORE);
+        leave(THREAD_READY);
+    }
     return true;
 }
 
@@ -334,6 +338,8 @@ model_heap_take(size_t bytes)
     }
     b->bytes = need;
     b->used = 1;
+    /* Freed blocks are cleared: that they ever change has to be noted now. */
+    model_touch(b, sizeof(*b) + need);
     if ((uint8_t *)next_block(b) > heap + s->heap_end) {
         s->heap_end = (uint64_t)((uint8_t *)next_block(b) - heap);
         if (s->heap_end > ARENA_HEAP_BYTES) {
@@ -393,7 +399,28 @@ model_memory(size_t bytes)
         fprintf(stderr, "the model needs more than %d bytes\n", ARENA_SHARED_BYTES);
         __builtin_trap();
     }
+    (void)arena_track(a->shared + at, bytes);
+    memset(a->groups + (size_t)(a->shared + at - a->base) / ARENA_LINE, group_now,
+           bytes / ARENA_LINE + 1);
     return a->shared + at;
+}
+
+void
+model_group(uint8_t group)
+{
+    group_now = group;
+}
+
+uint8_t
+threads_group(int thread)
+{
+    return bodies[thread].group;
+}
+
+void
+model_sparse(const void *at, size_t bytes)
+{
+    arena_untrack(at, bytes);
 }
 
 void
@@ -406,21 +433,27 @@ model_thread(const char *name, model_body_fn body, void *arg)
     snprintf(bodies[t].name, sizeof(bodies[t].name), "%s", name);
     bodies[t].body = body;
     bodies[t].arg = arg;
+    bodies[t].group = group_now;
+    memset(model_arena.groups +
+               (size_t)(model_arena.heaps - model_arena.base + t * ARENA_HEAP_BYTES) /
+                   ARENA_LINE,
+           group_now, ARENA_HEAP_BYTES / ARENA_LINE);
     s->status = THREAD_READY;
     s->stack = switch_prepare(end, entry);
 }
 
 void
+model_touch(const void *at, size_t bytes)
+{
+    if (arena_track(at, bytes)) {
+        threads_mode.surprised = true;
+    }
+}
+
+void
 model_ignore(const void *at, size_t bytes)
 {
-    const arena *a = &model_arena;
-    size_t first = (size_t)((const uint8_t *)at - a->heaps);
-
-    /* Whole lines only. */
-    for (size_t line = (first + ARENA_LINE - 1) / ARENA_LINE;
-         line < (first + bytes) / ARENA_LINE; line++) {
-        a->ignored[line] = 1;
-    }
+    arena_ignore(at, bytes);
 }
 
 void
@@ -447,6 +480,7 @@ threads_clear(void)
 {
     body_count = 0;
     name_count = 0;
+    group_now = 0;
 }
 
 void
@@ -463,9 +497,21 @@ is_enabled(const model_thread_state *s)
            (s->status == THREAD_PAUSED && (s->woken || threads_mode.learning));
 }
 
+/* Whether moving this thread would leave another that can go on. */
+static bool
+is_preemption(int t)
+{
+    const arena_head *head = model_arena.head;
+
+    return threads_mode.preemptions > 0 && !threads_mode.learning &&
+           t != (int)head->last && is_enabled(&head->threads[head->last]);
+}
+
 uint32_t
 threads_moves(model_move *moves)
 {
+    const arena_head *head = model_arena.head;
+    bool stay = is_preemption(-1) && head->preemptions >= threads_mode.preemptions;
     uint32_t n = 0;
 
     for (int t = 0; t < body_count; t++) {
@@ -482,7 +528,7 @@ threads_moves(model_move *moves)
     for (int t = 0; t < body_count; t++) {
         const model_thread_state *s = state_of(t);
 
-        if (is_enabled(s)) {
+        if (is_enabled(s) && (!stay || t == (int)model_arena.head->last)) {
             moves[n++] = (model_move){
                 .thread = (uint8_t)t, .access = (uint16_t)s->access, .at = s->at};
         }
@@ -514,6 +560,10 @@ threads_do(const model_move *move)
         flush(move->thread);
         return;
     }
+    if (threads_mode.preemptions > 0) {
+        model_arena.head->preemptions += is_preemption(move->thread);
+        model_arena.head->last = move->thread;
+    }
     s->chosen = s->status == THREAD_CHOOSES ? move->value : 0;
     memset((uint8_t *)(uintptr_t)s->stack - DEAD_BYTES, 0, DEAD_BYTES);
     current = move->thread;
@@ -529,6 +579,14 @@ describe_place(uint64_t at, char *text, size_t capacity)
     for (int i = 0; i < name_count; i++) {
         if (p >= names[i].at && p < names[i].at + names[i].bytes) {
             snprintf(text, capacity, "%s + %d", names[i].text, (int)(p - names[i].at));
+            return;
+        }
+    }
+    for (int t = 0; t < body_count; t++) {
+        long long in = p - (model_arena.heaps + (size_t)t * ARENA_HEAP_BYTES);
+
+        if (in >= 0 && in < ARENA_HEAP_BYTES) {
+            snprintf(text, capacity, "heap of %s + %lld", bodies[t].name, in);
             return;
         }
     }
@@ -577,7 +635,7 @@ void
 threads_list_shared(void)
 {
     const arena *a = &model_arena;
-    size_t words = ((size_t)(a->shared - a->heaps) + ARENA_SHARED_BYTES) / 4;
+    size_t words = ((size_t)(a->shared - a->base) + ARENA_SHARED_BYTES) / 4;
 
     for (size_t w = 0; w < words; w++) {
         unsigned all = a->readers[w] | a->writers[w];
@@ -585,7 +643,7 @@ threads_list_shared(void)
         if (a->writers[w] != 0 && (all & (all - 1)) != 0) {
             char place[80];
 
-            describe_place((uint64_t)(uintptr_t)(a->heaps + 4 * w), place,
+            describe_place((uint64_t)(uintptr_t)(a->base + 4 * w), place,
                            sizeof(place));
             printf("  shared: %s, readers %x, writers %x\n", place, a->readers[w],
                    a->writers[w]);

@@ -20,7 +20,8 @@ enum { MODEL_MOVES = 64 };
 /* How points are treated, and what a run has met. */
 typedef struct model_mode {
     bool store_buffers;
-    bool after_loads;
+    bool fine;
+    uint32_t preemptions;
     bool learning; /* every access is a point */
     bool surprised; /* an access that was no point should have been one: start again */
     bool failed;
@@ -44,6 +45,10 @@ threads_have_ended(void);
 
 void
 threads_do(const model_move *move);
+
+/* Of model_group. */
+uint8_t
+threads_group(int thread);
 
 /* "rank 0: store of rank 0 header 1". */
 void

@@ -8,9 +8,19 @@
 
 #include "backend/native/native.h"
 
+/* The core forgives a second completion; the model does not. */
+static void
+complete_once(tc_op *op, tc_status status)
+{
+    const tc_work *work = (const tc_work *)op;
+
+    MODEL_CHECK(work->refs > 0 && work->state == TC_WORK_INPROGRESS);
+    tc_work_complete(op, status);
+}
+
 static const tc_host host = {
     .struct_size = sizeof(tc_host),
-    .complete = tc_work_complete,
+    .complete = complete_once,
 };
 
 /* Waiters sleep at once: spins and yields only make more states of the same kind. */
@@ -90,10 +100,17 @@ name_segment(const tc_shm_segment *s)
     }
 }
 
+/* All threads of a rank; no other rank writes its memory. */
+static uint8_t
+world_group(const world_rank *r)
+{
+    return (uint8_t)(r->rank + 1);
+}
+
 static void
 create_rank(world *w, world_rank *r, const tc_shm_segment *shared, tc_page **pages)
 {
-    tc_shm_segment *segment = model_memory(sizeof(*segment));
+    tc_shm_segment *segment;
     char name[] = "model";
     tc_comm_options options = {
         .backend = name,
@@ -106,6 +123,8 @@ create_rank(world *w, world_rank *r, const tc_shm_segment *shared, tc_page **pag
     tc_comm_config config;
     tc_error err;
 
+    model_group(world_group(r));
+    segment = model_memory(sizeof(*segment));
     *segment = *shared;
     segment->rank = r->rank;
     segment->pages = pages;
@@ -122,6 +141,7 @@ create_rank(world *w, world_rank *r, const tc_shm_segment *shared, tc_page **pag
                r->rank);
     model_name(r->native, sizeof(*r->native), "rank %d native", r->rank);
     model_name(r->comm, sizeof(*r->comm), "rank %d comm", r->rank);
+    model_group(0);
 }
 
 world *
@@ -133,12 +153,14 @@ world_create(const world_shape *shape)
     tc_reduce_fn fn;
     tc_error err;
 
+    model_sparse(w, sizeof(*w)); /* constant */
     /* Whatever the library finds out once, it finds out here. */
     MODEL_CHECK(tc_reduce_find(TC_INT32, TC_REDOP_SUM, &fn, &err) == TC_OK);
     w->size = shape->size;
     w->backend = *tc_native_backend();
     w->backend.parking = parking_without_spins;
     shared.base = model_memory(shared.layout.bytes);
+    model_sparse(shared.base, shared.layout.bytes);
     name_segment(&shared);
     for (int32_t r = 0; r < w->size; r++) {
         w->ranks[r].rank = r;
@@ -152,12 +174,20 @@ world_create(const world_shape *shape)
 }
 
 void
+world_thread(const world_rank *r, const char *name, model_body_fn body, void *arg)
+{
+    model_group(world_group(r));
+    model_thread(name, body, arg);
+    model_group(0);
+}
+
+void
 world_engine_thread(world_rank *r)
 {
     char name[24];
 
     snprintf(name, sizeof(name), "engine %d", r->rank);
-    model_thread(name, world_engine_run, r->engine);
+    world_thread(r, name, world_engine_run, r->engine);
 }
 
 tc_status

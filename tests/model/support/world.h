@@ -35,8 +35,16 @@ typedef struct world_shape {
 world *
 world_create(const world_shape *shape);
 
+/* A thread of this rank's process. */
+void
+world_thread(const world_rank *r, const char *name, model_body_fn body, void *arg);
+
 void
 world_engine_thread(world_rank *r);
+
+/* Inside a thread: makes the engine's thread end; nothing is outstanding. */
+void
+world_engine_stop(world_rank *r);
 
 /* Inside a thread: issues the call; TC_PENDING with a work, or its result. */
 tc_status

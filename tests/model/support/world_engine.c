@@ -22,9 +22,12 @@ no_kernel(void)
 tc_engine *
 world_engine_create(int32_t rank, tc_page **page_p)
 {
-    tc_engine *engine = model_memory(sizeof(*engine));
+    tc_engine *engine;
+    tc_page *page = model_memory(sizeof(*page));
 
-    engine->page = model_memory(sizeof(*engine->page));
+    model_group((uint8_t)(rank + 1));
+    engine = model_memory(sizeof(*engine));
+    engine->page = page;
     engine->page->liveness = 1;
     engine->page_fd = -1;
     engine->ours = model_memory(sizeof(*engine->ours));
@@ -39,6 +42,7 @@ world_engine_create(int32_t rank, tc_page **page_p)
     model_name(engine->page, sizeof(*engine->page), "rank %d page", rank);
     model_name(&engine->idle_bell, sizeof(engine->idle_bell), "rank %d idle bell",
                rank);
+    model_group(0);
     *page_p = engine->page;
     return engine;
 }
@@ -47,4 +51,14 @@ void
 world_engine_run(void *engine)
 {
     engine_main(engine);
+}
+
+/* The first half of stop_thread; the second frees what the engine may still use here.
+ */
+void
+world_engine_stop(world_rank *r)
+{
+    tc_store_release_u32(&r->engine->stop, 1);
+    tc_bell_wake(&r->engine->idle_bell);
+    tc_bell_wake(&r->engine->page->bell);
 }
