@@ -435,6 +435,22 @@ split_body(tc_test_rank *self)
     tc_comm_release(comm);
 }
 
+/* More ranks than lanes have large slots for; every path once. */
+static void
+many_body(tc_test_rank *self)
+{
+    setting s = {tc_test_comm(self, 120), self->rank, self->size, 40, false};
+    tc_error err;
+
+    check_all_reduce(&s);
+    s.count = 3000;
+    check_all_reduce(&s);
+    s.count = 200;
+    check_lists(&s);
+    CHECK(tc_comm_finalize(s.comm, NULL, &err) == TC_OK);
+    tc_comm_release(s.comm);
+}
+
 int
 main(void)
 {
@@ -443,6 +459,7 @@ main(void)
         tc_test_run_threads(size, pipeline_body, NULL);
     }
     tc_test_run_processes(3, collectives_body, NULL, NULL);
+    tc_test_run_threads(66, many_body, NULL);
     tc_test_run_threads(2, crossed_body, NULL);
     tc_test_run_threads(4, crossed_body, NULL);
     tc_test_run_threads(2, split_body, NULL);
