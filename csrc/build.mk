@@ -120,12 +120,12 @@ check: programs
 	@set -u; failed=0; count=0; log=$(DIR)/check.log; \
 	for program in $(TEST_PROGRAMS); do \
 	    count=$$((count + 1)); status=0; \
-	    timeout -k 5 120 "$$program" >"$$log" 2>&1 </dev/null || status=$$?; \
+	    timeout -k 5 300 "$$program" >"$$log" 2>&1 </dev/null || status=$$?; \
 	    if [ $$status -eq 0 ]; then \
 	        echo "$${program#$(DIR)/tests/} ok"; \
 	    else \
 	        failed=$$((failed + 1)); cat "$$log"; \
-	        if [ $$status -eq 124 ]; then status="still running after 120 s"; \
+	        if [ $$status -eq 124 ]; then status="still running after 300 s"; \
 	        else status="exit status $$status"; fi; \
 	        echo "$${program#$(DIR)/tests/} FAILED ($(VARIANT)): $$status"; \
 	    fi; \
