@@ -20,7 +20,7 @@ TORCHRUN := OMP_NUM_THREADS=1 $(PY) -m torch.distributed.run --standalone \
 
 index_argument = $(if $(filter -%,$(TORCH_INDEX)),$(TORCH_INDEX),$(addprefix --index-url ,$(TORCH_INDEX)))
 C_FILES = $(shell find csrc tests -name '*.[ch]' -not -path '*/build/*')
-PY_FILES = setup.py torchcomms tests docs examples
+PY_FILES = setup.py _torchcomms_autoload.py torchcomms tests docs examples
 
 .DEFAULT_GOAL := help
 .PHONY: help env build demo test test-c test-sanitizers test-model test-python lint \

@@ -200,30 +200,34 @@ endif
 OUT ?= $(DIR)/_backend_wrapper$(word 2,$(TORCH_INFO))
 SHIM_SOURCES := $(sort $(wildcard csrc/torch/*.cpp))
 SHIM_DIR := $(DIR)/shim$(patsubst %.so,%,$(word 2,$(TORCH_INFO)))
-SHIM_OBJECTS := $(patsubst %.cpp,$(SHIM_DIR)/%.o,$(SHIM_SOURCES))
+# All in one translation unit: torch's headers take half a minute to read.
+SHIM_UNIT := $(SHIM_DIR)/unit.cpp
+SHIM_OBJECT := $(SHIM_DIR)/unit.o
 SHIM_FLAGS := -std=c++17 -O2 -fPIC -pthread -fvisibility=hidden -D_GNU_SOURCE \
     -iquote csrc -iquote csrc/include -isystem $(word 1,$(TORCH_INFO)) \
     -isystem $(TORCH_INCLUDE) -isystem $(TORCH_INCLUDE)/torch/csrc/api/include \
     -Wall -Wextra -Wshadow $(filter -Werror,$(WARNINGS)) $(CXXFLAGS)
 SHIM_STAMP := $(SHIM_DIR)/flags
 $(call stamp,$(SHIM_STAMP),$(shell $(CXX) --version | head -n 1) $(SHIM_FLAGS) \
-    $(SHIM_OBJECTS) $(shell cksum < $(TORCH_INCLUDE)/torch/headeronly/version.h))
+    $(SHIM_SOURCES) $(shell cksum < $(TORCH_INCLUDE)/torch/headeronly/version.h))
 
 shim: $(OUT)
 
-$(SHIM_DIR)/%.o: %.cpp $(SHIM_STAMP)
-	@mkdir -p $(@D)
+$(SHIM_UNIT): $(SHIM_STAMP)
+	@printf '#include "%s"\n' $(SHIM_SOURCES:csrc/%=%) > $@
+
+$(SHIM_OBJECT): $(SHIM_UNIT) $(SHIM_SOURCES)
 	@echo "c++ $@"
 	$(Q)$(CXX) $(SHIM_FLAGS) -MMD -MP -c $< -o $@
 
-$(OUT): $(SHIM_OBJECTS)
+$(OUT): $(SHIM_OBJECT)
 	@mkdir -p $(@D)
 	@echo "ld $@"
-	$(Q)$(CXX) -shared -pthread $(LDFLAGS) $(SHIM_OBJECTS) -L$(TORCH)/lib -ltorch_python \
+	$(Q)$(CXX) -shared -pthread $(LDFLAGS) $(SHIM_OBJECT) -L$(TORCH)/lib -ltorch_python \
 	    -ltorch_cpu -lc10 -o $@.new
 	@mv $@.new $@
 
--include $(SHIM_OBJECTS:.o=.d)
+-include $(SHIM_OBJECT:.o=.d)
 endif
 
 -include $(LIB_OBJECTS:.o=.d) $(SUPPORT_OBJECTS:.o=.d)

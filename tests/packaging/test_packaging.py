@@ -25,7 +25,9 @@ PIP = ("-m", "pip", "--disable-pip-version-check")
 OFFLINE = ("--no-build-isolation", "--no-index")
 LOOK = """
 import importlib.metadata as metadata
-import torchcomms, torchcomms._core
+import torch, torchcomms, torchcomms._core
+assert "torchcomms" in torch.distributed.Backend.backend_list
+assert torchcomms._comms._BackendWrapper.__module__ == "torchcomms._backend_wrapper"
 print(torchcomms._core.__file__)
 for entry in metadata.entry_points(group="torchcomms.backends"):
     if entry.dist.name == "torchcomms":
@@ -111,13 +113,15 @@ def test_wheel_contents(unpacked, tmp_path):
     (wheel,) = tmp_path.glob("torchcomms-*.whl")
     with zipfile.ZipFile(wheel) as file:
         names = file.namelist()
-    extension = f"torchcomms/_core{sysconfig.get_config_var('EXT_SUFFIX')}"
-    assert {extension, "torchcomms/__init__.py", "torchcomms/py.typed"} <= set(names)
-    packaged = [n for n in project_files() if n.startswith("torchcomms/")]
+    suffix = sysconfig.get_config_var("EXT_SUFFIX")
+    extensions = [f"torchcomms/{m}{suffix}" for m in ("_backend_wrapper", "_core")]
+    assert {*extensions, "torchcomms/__init__.py", "torchcomms/py.typed"} <= set(names)
+    ours = ("torchcomms/", "_torchcomms_autoload.py")
+    packaged = [n for n in project_files() if n.startswith(ours)]
     assert sorted(set(packaged) - set(names)) == []
     metadata = [name for name in names if ".dist-info/" in name]
     assert any(name.endswith("LICENSE") for name in metadata)
-    assert sorted(set(names) - set(metadata) - set(packaged)) == [extension]
+    assert sorted(set(names) - set(metadata) - set(packaged)) == extensions
 
 
 def compiled(tree):
