@@ -10,6 +10,7 @@ enum { RANKS = 3 };
 typedef struct scene {
     int32_t breakers; /* ranks 0 to breakers - 1 abort it */
     bool late; /* when their first call is under way */
+    bool disagree; /* nobody aborts, but rank 0 makes another call than the rest */
     bool sleeps; /* waits as tc_work_wait does, else by polls */
     bool overwrites; /* planted: they write the cause without having claimed the word */
 } scene;
@@ -22,12 +23,18 @@ typedef struct ground {
 
 static ground *g;
 
+static tc_status
+broken_status(void)
+{
+    return g->scene.disagree ? TC_ERR_MISMATCH : TC_ERR_ABORTED;
+}
+
 static void
 note_cause(world_rank *r)
 {
     const tc_native *native = r->native;
 
-    MODEL_CHECK(native->broken == TC_ERR_ABORTED);
+    MODEL_CHECK(native->broken == broken_status());
     MODEL_CHECK(native->head == NULL);
     snprintf(g->causes[r->rank], sizeof(g->causes[0]), "%s", native->cause.message);
 }
@@ -52,12 +59,14 @@ static tc_status
 call(world_rank *r, bool breaks)
 {
     tc_call barrier = {.kind = TC_OP_BARRIER};
+    tc_call empty = {.kind = TC_OP_ALL_REDUCE, .dtype = TC_INT32};
+    bool differs = g->scene.disagree && r->rank == 0;
     tc_work *work = NULL;
     tc_error err;
     tc_status status;
 
     model_watch();
-    status = world_issue(r, &barrier, &work, &err);
+    status = world_issue(r, differs ? &empty : &barrier, &work, &err);
     if (breaks) {
         break_it(r);
     }
@@ -83,9 +92,9 @@ run_rank(void *arg)
     for (int i = 0; i < 2 && status == TC_OK; i++) {
         status = call(r, breaks && g->scene.late && i == 0);
     }
-    MODEL_CHECK(status == TC_ERR_ABORTED);
+    MODEL_CHECK(status == broken_status());
     note_cause(r);
-    MODEL_CHECK(call(r, false) == TC_ERR_ABORTED);
+    MODEL_CHECK(call(r, false) == broken_status());
 }
 
 static void
@@ -133,6 +142,22 @@ run(const char *name, int32_t breakers, bool late, bool sleeps, bool fine)
 }
 
 static void
+run_disagreement(bool sleeps)
+{
+    scene s = {.disagree = true, .sleeps = sleeps};
+    model_case c = {
+        .name = sleeps ? "broken by a call of its own, 3 ranks that sleep"
+                       : "broken by a call of its own, 3 ranks",
+        .build = build,
+        .at_end = compare_causes,
+        .ctx = &s,
+        .store_buffers = true,
+    };
+
+    model_expect_none(&c);
+}
+
+static void
 find_overwriting(void)
 {
     scene s = {.breakers = 2, .sleeps = true, .overwrites = true};
@@ -155,7 +180,9 @@ main(int argc, char **argv)
     run("broken by one rank of 3 in its call", 1, true, false, false);
     run("broken by two ranks of 3 in their calls", 2, true, false, false);
     run("broken by three ranks of 3 in their calls", 3, true, false, false);
+    run_disagreement(false);
     if (model_is_full(argc, argv)) {
+        run_disagreement(true);
         run("broken by two ranks of 3 in their calls, finely", 2, true, false, true);
         run("broken by three ranks of 3 in their calls, finely", 3, true, false, true);
         run("broken by one rank of 3 in its call, that sleep", 1, true, true, false);

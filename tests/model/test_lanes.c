@@ -1,66 +1,31 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Rooted operations over lanes of one or two small slots: no piece is overwritten
  * before all have read it, whoever is root next. */
-#include <string.h>
+#include "model/support/rooted.h"
 
-#include "model/support/sequence.h"
-
-enum {
-    ROOTED_KINDS = 4,
-    RANKS = 3,
-    ROOTED = ROOTED_KINDS * RANKS,
-    MIXED = 2,
-    ONE_PIECE = 2, /* int32: a slot holds two */
-    TWO_PIECES = 3,
+static const rooted_plan short_plans[] = {
+    {"lanes of 1 slot, all sequences of 2 with exchanges", 2, 1, ROOTED_ONE_PIECE,
+     ROOTED_MIXED | ROOTED_ANY_ROOT, 0, 0},
+    {"lanes of 2 slots, all sequences of 2 with exchanges", 2, 2, ROOTED_ONE_PIECE,
+     ROOTED_MIXED | ROOTED_ANY_ROOT, 0, 0},
+    {"lanes of 2 slots, messages of 2 pieces, sequences of 2", 2, 2, ROOTED_TWO_PIECES,
+     0, 0, 0},
+    {"lanes of 1 slot, every operation, finely", 1, 1, ROOTED_ONE_PIECE,
+     ROOTED_ANY_ROOT | ROOTED_FINELY, 0, 0},
+    {"lanes of 1 slot, sequences of 3", 3, 1, ROOTED_ONE_PIECE, 0, 0, 0},
+    {"lanes of 2 slots, sequences of 3", 3, 2, ROOTED_ONE_PIECE, 0, 0, 0},
 };
 
-static const op_choice rooted_kinds[ROOTED_KINDS] = {
-    OP_BROADCAST,
-    OP_REDUCE,
-    OP_GATHER_EMPTY_RANK,
-    OP_SCATTER,
+static const rooted_plan long_plans[] = {
+    {"lanes of 1 slot, messages of 2 pieces, sequences of 2", 2, 1, ROOTED_TWO_PIECES,
+     0, 0, 0},
+    {"lanes of 1 slot, all sequences of 2 with exchanges, finely", 2, 1,
+     ROOTED_ONE_PIECE, ROOTED_MIXED | ROOTED_ANY_ROOT | ROOTED_FINELY, 0, 0},
+    {"lanes of 1 slot, all sequences of 3 with exchanges", 3, 1, ROOTED_ONE_PIECE,
+     ROOTED_MIXED | ROOTED_ANY_ROOT, 0, 0},
+    {"lanes of 2 slots, all sequences of 3 with exchanges", 3, 2, ROOTED_ONE_PIECE,
+     ROOTED_MIXED | ROOTED_ANY_ROOT, 0, 0},
 };
-
-/* All of root 0 first, then the other roots, then what has none. */
-static model_op ops[ROOTED + MIXED];
-
-static void
-make_ops(uint32_t elems)
-{
-    for (int32_t root = 0; root < RANKS; root++) {
-        for (int32_t kind = 0; kind < ROOTED_KINDS; kind++) {
-            ops[root * ROOTED_KINDS + kind] =
-                (model_op){rooted_kinds[kind], root, elems};
-        }
-    }
-    ops[ROOTED] = (model_op){OP_BARRIER, 0, 0};
-    ops[ROOTED + 1] = (model_op){OP_ALL_REDUCE, 0, 2};
-}
-
-typedef struct plan {
-    const char *name;
-    uint32_t length;
-    uint32_t slots;
-    uint32_t elems;
-    bool mixed; /* with exchanges between */
-    bool any_root; /* also for the first operation */
-    model_case how;
-} plan;
-
-static void
-explore(const plan *p)
-{
-    sequence s = {
-        .shape = {.size = RANKS, .slots = p->slots, .slot_bytes = 8},
-        .length = p->length,
-        .choice_count = p->mixed ? ROOTED + MIXED : ROOTED,
-        .choices = ops,
-        .first_count = p->any_root ? 0 : ROOTED_KINDS,
-    };
-
-    make_ops(p->elems);
-    sequence_explore(p->name, &s, &p->how, NULL);
-}
 
 /* Planted faults
  * ----------------------------------------------------------------------- */
@@ -125,7 +90,7 @@ reserve_and_publish(void *ctx, int32_t lane)
     void *slot = honest.reserve(ctx, lane);
 
     if (slot != NULL) {
-        honest.publish(ctx, lane, ONE_PIECE * 4, ONE_PIECE * 4);
+        honest.publish(ctx, lane, ROOTED_ONE_PIECE * 4, ROOTED_ONE_PIECE * 4);
     }
     return slot;
 }
@@ -147,155 +112,51 @@ publish_before_writing(world_rank *r)
     r->native->lanes.publish = publish_nothing;
 }
 
+typedef struct fault {
+    const char *name;
+    void (*spoil)(world_rank *r);
+    op_choice kind;
+    const char *text; /* how it shows */
+} fault;
+
+static const fault faults[] = {
+    {"lanes, fault: acknowledged before it is read", release_before_reading,
+     OP_BROADCAST, "wrong data"},
+    {"lanes, fault: acknowledged before it is read", release_before_reading, OP_SCATTER,
+     "wrong data"},
+    {"lanes, fault: a full lane is written", ignore_full_lanes, OP_BROADCAST,
+     "ranks disagree"},
+    {"lanes, fault: one reader's acknowledgement is enough", ask_one_reader,
+     OP_BROADCAST, "ranks disagree"},
+    {"lanes, fault: published before it is written", publish_before_writing, OP_SCATTER,
+     "wrong data"},
+};
+
 static void
-find(const char *name, void (*spoil)(world_rank *r), op_choice kind, const char *text)
+find(const fault *f)
 {
-    model_op one = {kind, 0, ONE_PIECE};
+    model_op one = {f->kind, 0, ROOTED_ONE_PIECE};
     model_case how = {.store_buffers = true, .fine = true};
     sequence s = {
-        .shape = {.size = RANKS, .slots = 1, .slot_bytes = 8},
+        .shape = {.size = ROOTED_RANKS, .slots = 1, .slot_bytes = 8},
         .length = 3,
         .choice_count = 1,
         .choices = &one,
-        .spoil_rank = spoil,
+        .spoil_rank = f->spoil,
     };
 
-    sequence_explore(name, &s, &how, text);
+    sequence_explore(f->name, &s, &how, f->text);
 }
-
-/* ----------------------------------------------------------------------------------------
- */
 
 int
 main(int argc, char **argv)
 {
-    static const plan short_plans[] = {
-        {"lanes of 1 slot, all sequences of 2 with exchanges",
-         2,
-         1,
-         ONE_PIECE,
-         true,
-         true,
-         {.store_buffers = true}},
-        {"lanes of 2 slots, all sequences of 2 with exchanges",
-         2,
-         2,
-         ONE_PIECE,
-         true,
-         true,
-         {.store_buffers = true}},
-        {"lanes of 2 slots, messages of 2 pieces, sequences of 2",
-         2,
-         2,
-         TWO_PIECES,
-         false,
-         false,
-         {.store_buffers = true}},
-        {"lanes of 1 slot, every operation, finely",
-         1,
-         1,
-         ONE_PIECE,
-         false,
-         true,
-         {.store_buffers = true, .fine = true}},
-        {"lanes of 1 slot, sequences of 3",
-         3,
-         1,
-         ONE_PIECE,
-         false,
-         false,
-         {.store_buffers = true}},
-        {"lanes of 2 slots, sequences of 3",
-         3,
-         2,
-         ONE_PIECE,
-         false,
-         false,
-         {.store_buffers = true}},
-        {"lanes of 2 slots, sequences of 4, one preemption",
-         4,
-         2,
-         ONE_PIECE,
-         false,
-         false,
-         {.store_buffers = true, .preemptions = 1}},
-        {"lanes of 1 slot, any sequences of 4 with exchanges",
-         4,
-         1,
-         ONE_PIECE,
-         true,
-         true,
-         {.store_buffers = true, .samples = 20000}},
-        {"lanes of 2 slots, messages of 2 pieces, any sequences of 8",
-         8,
-         2,
-         TWO_PIECES,
-         true,
-         true,
-         {.store_buffers = true, .samples = 10000}},
-    };
-    static const plan long_plans[] = {
-        {"lanes of 1 slot, messages of 2 pieces, sequences of 2",
-         2,
-         1,
-         TWO_PIECES,
-         false,
-         false,
-         {.store_buffers = true}},
-        {"lanes of 1 slot, all sequences of 2 with exchanges, finely",
-         2,
-         1,
-         ONE_PIECE,
-         true,
-         true,
-         {.store_buffers = true, .fine = true}},
-        {"lanes of 1 slot, all sequences of 3 with exchanges",
-         3,
-         1,
-         ONE_PIECE,
-         true,
-         true,
-         {.store_buffers = true}},
-        {"lanes of 2 slots, all sequences of 3 with exchanges",
-         3,
-         2,
-         ONE_PIECE,
-         true,
-         true,
-         {.store_buffers = true}},
-        {"lanes of 2 slots, sequences of 4",
-         4,
-         2,
-         ONE_PIECE,
-         false,
-         false,
-         {.store_buffers = true}},
-        {"lanes of 1 slot, sequences of 4",
-         4,
-         1,
-         ONE_PIECE,
-         false,
-         false,
-         {.store_buffers = true}},
-    };
-
-    for (size_t i = 0; i < sizeof(short_plans) / sizeof(short_plans[0]); i++) {
-        explore(&short_plans[i]);
+    rooted_explore(short_plans, sizeof(short_plans) / sizeof(short_plans[0]));
+    for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
+        find(&faults[i]);
     }
-    find("lanes, fault: acknowledged before it is read", release_before_reading,
-         OP_BROADCAST, "wrong data");
-    find("lanes, fault: acknowledged before it is read", release_before_reading,
-         OP_SCATTER, "wrong data");
-    find("lanes, fault: a full lane is written", ignore_full_lanes, OP_BROADCAST,
-         "ranks disagree");
-    find("lanes, fault: one reader's acknowledgement is enough", ask_one_reader,
-         OP_BROADCAST, "ranks disagree");
-    find("lanes, fault: published before it is written", publish_before_writing,
-         OP_SCATTER, "wrong data");
     if (model_is_full(argc, argv)) {
-        for (size_t i = 0; i < sizeof(long_plans) / sizeof(long_plans[0]); i++) {
-            explore(&long_plans[i]);
-        }
+        rooted_explore(long_plans, sizeof(long_plans) / sizeof(long_plans[0]));
     }
     return 0;
 }

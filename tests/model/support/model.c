@@ -377,15 +377,18 @@ model_run(const model_case *c, model_report *report_p)
  * ------------------------------------------------------------------------------ */
 
 static void
-print_report(const model_case *c, const model_report *r, const char *verdict)
+print_report(const model_case *c, const model_report *r)
 {
-    if (c->samples > 0) {
-        printf("%s: %llu random runs, %llu steps: %s\n", c->name,
-               (unsigned long long)r->endings, (unsigned long long)r->steps, verdict);
+    if (r->failed) {
+        printf("%s: after %llu steps: %s\n", c->name, (unsigned long long)r->steps,
+               r->message);
+    } else if (c->samples > 0) {
+        printf("%s: %llu random runs, %llu steps, no fault\n", c->name,
+               (unsigned long long)r->endings, (unsigned long long)r->steps);
     } else {
-        printf("%s: %llu states, %llu steps, %.3g interleavings%s: %s\n", c->name,
+        printf("%s: %llu states, %llu steps, %.3g interleavings%s, no fault\n", c->name,
                (unsigned long long)r->states, (unsigned long long)r->steps,
-               r->interleavings, r->complete ? "" : " (cut short)", verdict);
+               r->interleavings, r->complete ? "" : " (cut short)");
     }
     fflush(stdout);
 }
@@ -396,7 +399,7 @@ void
 model_expect_none(const model_case *c)
 {
     model_run(c, &shown);
-    print_report(c, &shown, shown.failed ? "FAILED" : "no fault");
+    print_report(c, &shown);
     if (shown.failed) {
         fprintf(stderr, "%s%s: %s\n", shown.trace, c->name, shown.message);
         exit(1);
@@ -407,9 +410,10 @@ void
 model_expect_fault(const model_case *c, const char *text)
 {
     model_run(c, &shown);
-    print_report(c, &shown, shown.failed ? shown.message : "the fault was NOT found");
+    print_report(c, &shown);
     if (!shown.failed || strstr(shown.message, text) == NULL) {
-        fprintf(stderr, "%s: expected a failure with '%s'\n", c->name, text);
+        fprintf(stderr, "%s: the planted fault was not found, expected '%s'\n", c->name,
+                text);
         exit(1);
     }
 }
