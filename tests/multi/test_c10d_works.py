@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from multi.support.c10d import world
+from multi.support.c10d import LIMIT, world
 
 
 def futures(me):
@@ -67,7 +67,9 @@ def test_a_finite_wait_leaves_the_operation_alone(ranks):
 
 def timeout(me):
     with world(me, timeout=timedelta(seconds=0.5)):
+        store = me.store("signals")
         if me.rank == 1:
+            store.wait(["over"])
             return ""
         work = dist.all_reduce(torch.ones(3), async_op=True)
         future = work.get_future()
@@ -75,14 +77,35 @@ def timeout(me):
             work.wait()
         assert work.is_completed()
         assert not work.is_success()
-        with pytest.raises(RuntimeError):
+        assert "timed out" in str(work.exception())
+        with pytest.raises(RuntimeError, match="timed out"):
             future.wait()
+        store.set("over", "yes")
         return str(caught.value)
 
 
 def test_a_timeout_names_who_is_missing(fresh):
     text = fresh(2).run(timeout)[0]
-    assert "timed out after 0.500 s" in text or "finalized" in text or "rank 1" in text
+    assert "timed out after 0.500 s" in text
+    assert "rank 1 had not called it" in text
+
+
+def left(me):
+    with world(me):
+        store = me.store("signals")
+        if me.rank == 0:
+            store.wait(["left"])
+            with pytest.raises(dist.DistBackendError) as caught:
+                dist.all_reduce(torch.ones(3))
+            return str(caught.value)
+    store.set("left", "yes")
+    return ""
+
+
+def test_a_rank_that_destroyed_the_group_is_named(fresh):
+    text = fresh(2).run(left)[0]
+    assert "rank 1 (pid" in text
+    assert "has left the communicator" in text
 
 
 def send_timeout(me):
@@ -113,6 +136,7 @@ def set_timeout(me):
         if me.rank == 0:
             with pytest.raises(dist.DistBackendError, match="0.200 s"):
                 dist.recv(torch.zeros(1), 1)
+        backend._set_default_timeout(LIMIT)
         before = backend._get_sequence_number_for_group()
         dist.broadcast_object_list([1])
         return backend._get_sequence_number_for_group() - before
