@@ -142,15 +142,19 @@ def new_comm(
             lambda: open_master_store(rank, options.timeout),
             options.timeout.total_seconds(),
         )
-    return _core._new_comm(
-        backend,
-        name,
-        device.type,
-        device.index,
-        rank,
-        size,
-        options.timeout,
-        options.abort_process_on_timeout_or_error,
-        adapter,
-        options.hints,
-    )
+    try:
+        return _core._new_comm(
+            backend,
+            name,
+            device.type,
+            device.index,
+            rank,
+            size,
+            options.timeout,
+            options.abort_process_on_timeout_or_error,
+            adapter,
+            options.hints,
+        )
+    finally:
+        if adapter is not None:
+            adapter.close()

@@ -31,9 +31,11 @@ class _Worker:
 
     def __init__(self):
         self._calls = queue.SimpleQueue()
-        threading.Thread(
+        self._silent = False
+        self._thread = threading.Thread(
             target=self._run, args=(self._calls,), name="torchcomms-store", daemon=True
-        ).start()
+        )
+        self._thread.start()
 
     @staticmethod
     def _run(calls):
@@ -49,20 +51,24 @@ class _Worker:
         try:
             value, cause = result.get(timeout=seconds)
         except queue.Empty:
+            self._silent = True
             raise TimeoutError(f"no answer within {seconds:.3g} s") from None
         if cause is not None:
             raise cause
         return value
 
-    def __del__(self):
+    def close(self):
         self._calls.put(None)
+        if not self._silent:
+            self._thread.join()
 
 
 class Adapter:
     """A store as the C core uses it; errors name the key and the store.
 
     Without `store` it is opened by `open_store` at first use, so that a backend which
-    needs none opens none. No call takes much longer than `seconds`.
+    needs none opens none. No call takes much longer than `seconds`. Closed after the
+    start-up.
     """
 
     def __init__(self, store, open_store, seconds):
@@ -78,6 +84,11 @@ class Adapter:
         if self._worker is None:
             self._worker = _Worker()
         return self._store
+
+    def close(self):
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = None
 
     def _failure(self, action, key, cause):
         return RuntimeError(

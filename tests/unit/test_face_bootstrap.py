@@ -257,6 +257,7 @@ def test_adapter(tmp_path, kind):
     text = str(caught.value)
     assert text.startswith("store: key 'absent' was not set within 0.01 s in ")
     assert "Store" in text.split(" in ")[-1]
+    adapter.close()
 
 
 def test_store_that_nobody_answers(world):

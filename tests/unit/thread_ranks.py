@@ -2,6 +2,7 @@
 """Ranks of ncclx as threads of one process."""
 
 import threading
+from contextlib import closing
 from datetime import timedelta
 
 from torch._C._distributed_c10d import HashStore
@@ -36,18 +37,19 @@ def make_ranks(size, timeout=30.0, name="pair", store=None):
     store = HashStore() if store is None else store
 
     def make(rank):
-        return _core._new_comm(
-            backend="ncclx",
-            name=name,
-            device_type="cpu",
-            device_index=None,
-            rank=rank,
-            size=size,
-            timeout=timedelta(seconds=timeout),
-            abort_process=True,
-            store=Adapter(store, None, 60),
-            hints={},
-        )
+        with closing(Adapter(store, None, 60)) as adapter:
+            return _core._new_comm(
+                backend="ncclx",
+                name=name,
+                device_type="cpu",
+                device_index=None,
+                rank=rank,
+                size=size,
+                timeout=timedelta(seconds=timeout),
+                abort_process=True,
+                store=adapter,
+                hints={},
+            )
 
     return _run_all(size, make)
 
