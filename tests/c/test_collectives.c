@@ -243,6 +243,15 @@ check_lists(const setting *s)
             CHECK(((int64_t *)out_ptrs[r])[i] == value(r, 0, i));
         }
     }
+    call.kind = TC_OP_ALL_TO_ALL_SINGLE;
+    call.in = NULL;
+    call.in_blocks = (tc_blocks){.ptrs = in_ptrs, .counts = counts};
+    run_call(s->comm, &call);
+    for (int32_t r = 0; r < n; r++) {
+        for (uint64_t i = 0; i < s->count; i++) {
+            CHECK(((int64_t *)out_ptrs[r])[i] == value(r, s->rank, i));
+        }
+    }
     free(in);
     free(out);
     free(in_ptrs);

@@ -33,7 +33,7 @@ common_count(const tc_native *comm, const tc_call *call)
     case TC_OP_REDUCE_SCATTER_V:
         return mix_counts(0, &call->in_blocks, comm->size);
     case TC_OP_ALL_TO_ALL_SINGLE:
-        return call->in_blocks.count;
+        return tc_blocks_count(&call->in_blocks, 0);
     case TC_OP_ALL_TO_ALL:
     case TC_OP_ALL_TO_ALL_V_SINGLE:
     case TC_OP_SCATTER:
@@ -50,7 +50,8 @@ common_count(const tc_native *comm, const tc_call *call)
 static uint64_t
 shown_count(const tc_call *call)
 {
-    return call->kind == TC_OP_ALL_TO_ALL_SINGLE ? call->in_blocks.count : call->count;
+    return call->kind == TC_OP_ALL_TO_ALL_SINGLE ? tc_blocks_count(&call->in_blocks, 0)
+                                                 : call->count;
 }
 
 void

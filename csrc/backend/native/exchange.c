@@ -26,9 +26,10 @@ shows_blocks(tc_op_kind kind)
 static uint64_t
 shown_count(const tc_call *call)
 {
-    return call->kind == TC_OP_BARRIER             ? 0
-           : call->kind == TC_OP_ALL_TO_ALL_SINGLE ? call->in_blocks.count
-                                                   : call->count;
+    return call->kind == TC_OP_BARRIER ? 0
+           : call->kind == TC_OP_ALL_TO_ALL_SINGLE
+               ? tc_blocks_count(&call->in_blocks, 0)
+               : call->count;
 }
 
 /* Bytes this rank shows to the others; every rank computes the same number. */
