@@ -88,7 +88,7 @@ forget_states(void)
 static void
 add_state(uint64_t hash)
 {
-    if (search.used * 2 > search.mask) {
+    if (search.used * 4 > search.mask * 3) {
         grow_table((search.mask + 1) * 2);
     }
     *slot_of(hash) = (seen){hash, -1};
@@ -272,6 +272,7 @@ try_move(const model_case *c, model_report *report)
 static bool
 search_all(const model_case *c, model_report *report)
 {
+    uint64_t max_states = c->max_states > 0 ? c->max_states : MODEL_STATES;
     double paths = 0;
 
     forget_states();
@@ -293,7 +294,7 @@ search_all(const model_case *c, model_report *report)
             threads_mode.failed = false;
             return false;
         }
-        if (c->max_states != 0 && search.used >= c->max_states) {
+        if (search.used >= max_states) {
             report->complete = false;
             break;
         }

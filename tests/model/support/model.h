@@ -16,6 +16,7 @@
 enum {
     MODEL_THREADS = 8,
     MODEL_TRACE_BYTES = 24 * 1024,
+    MODEL_STATES = 24 * 1000 * 1000, /* about 1 GiB; then a search is cut short */
 };
 
 typedef void (*model_body_fn)(void *arg);
@@ -39,7 +40,7 @@ typedef struct model_case {
     /* 0: no limit. Otherwise a thread that can go on is left for another at most so
      * often in a run; to leave a blocked one is free. */
     uint32_t preemptions;
-    uint64_t max_states; /* 0: no limit; `complete` tells whether it was met */
+    uint64_t max_states; /* 0: MODEL_STATES */
 } model_case;
 
 typedef struct model_report {
