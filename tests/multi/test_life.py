@@ -171,8 +171,9 @@ def cycles(me):
 def test_fifty_lives_leave_no_descriptor_no_mapping_and_no_thread(fresh, size):
     for before, after in fresh(size).run(cycles):
         assert after[0] == before[0], "descriptors"
-        # The allocator maps and unmaps its own; a leak would be one a cycle.
-        assert after[1] <= before[1] + 5, "mappings"
+        # The allocator maps and unmaps its own, and the engine unmaps the last segments
+        # a moment later; a leak would be one a cycle, fifty.
+        assert after[1] <= before[1] + 25, "mappings"
         assert after[2] == before[2], "threads"
 
 
