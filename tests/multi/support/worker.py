@@ -37,6 +37,7 @@ class Rank:
         self.size = size
         self.folder = folder
         self._comms = []
+        self._own_store = None
 
     def store(self, name="store"):
         from torch.distributed import FileStore
@@ -48,7 +49,10 @@ class Rank:
 
         import torchcomms
 
-        options.setdefault("store", self.store())
+        # One for all: the file goes with the last object of all ranks, which must not be
+        # while one of them is on its way to the next communicator.
+        self._own_store = self._own_store or self.store()
+        options.setdefault("store", self._own_store)
         os.environ["RANK"], os.environ["WORLD_SIZE"] = str(self.rank), str(self.size)
         comm = torchcomms.new_comm("ncclx", torch.device("cpu"), name, **options)
         return self.keep(comm)
