@@ -49,8 +49,8 @@ class Rank:
 
         import torchcomms
 
-        # One for all: the file goes with the last object of all ranks, which must not be
-        # while one of them is on its way to the next communicator.
+        # One for all: the file goes with the last object of all ranks, which must not
+        # be while one of them is on its way to the next communicator.
         self._own_store = self._own_store or self.store()
         options.setdefault("store", self._own_store)
         os.environ["RANK"], os.environ["WORLD_SIZE"] = str(self.rank), str(self.size)
