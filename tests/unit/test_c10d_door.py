@@ -35,6 +35,14 @@ def site(tmp_path):
         "Metadata-Version: 2.1\nName: torchcomms\nVersion: 0.1.0\n"
     )
     (metadata / "entry_points.txt").write_text(ENTRY)
+    # An editable install would find there what is missing here.
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\n"
+        "sys.meta_path[:] = [\n"
+        "    finder for finder in sys.meta_path\n"
+        "    if not getattr(finder, '__module__', '').startswith('__editable__')\n"
+        "]\n"
+    )
     return tmp_path
 
 
