@@ -144,12 +144,6 @@ tc_work_get_state(const tc_work *work)
     return (tc_work_state)tc_load_acquire_u32(&work->state);
 }
 
-tc_op_kind
-tc_work_kind(const tc_work *work)
-{
-    return work->op.call.kind;
-}
-
 tc_status
 tc_work_result(const tc_work *work, tc_error *err)
 {

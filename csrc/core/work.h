@@ -44,10 +44,6 @@ tc_work_get_state(const tc_work *work);
 void
 tc_work_on_end(tc_work *work, void (*fn)(void *ctx), void *ctx);
 
-/* The operation it stands for. */
-tc_op_kind
-tc_work_kind(const tc_work *work);
-
 /* The result of a finished work: TC_OK, or its error with the text; TC_PENDING before.
  */
 tc_status

@@ -101,11 +101,9 @@ typedef struct tc_shm_state {
 typedef struct tc_shm_rank {
     tc_shm_header headers[2];
     tc_shm_call calls[TC_SHM_CALLS];
-    /* written at start and finalize, read on slow paths */
-    uint64_t announced; /* number of the last announced collective */
-    uint32_t finalized;
+    uint32_t finalized; /* set when the rank leaves, read on slow paths */
     uint32_t unused;
-    uint64_t pad[6];
+    uint64_t pad[7];
     uint64_t affinity[16]; /* CPUs its threads may run on, 1024 bits */
     /* bit r % 64 of word r / 64: rank r has made its point-to-point lane to this rank
      * present, so that reading there cannot fail; set by r, never cleared */
