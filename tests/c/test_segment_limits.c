@@ -492,7 +492,7 @@ test_fork(void)
         exit(0);
     }
     CHECK(waitpid(child, &how, 0) == child && WIFEXITED(how) && WEXITSTATUS(how) == 0);
-    tc_shm_segment_rank(segment, 0)->announced = 1;
+    tc_shm_segment_rank(segment, 0)->finalized = 1;
     tc_shm_segment_close(segment);
 }
 
