@@ -120,6 +120,9 @@ def new_comm(
     """
     import torch
 
+    from torchcomms._c10d import load_shim
+
+    load_shim()
     if not _core._is_backend_registered(backend):
         _load_backend(backend)
     if enable_reconfigure:

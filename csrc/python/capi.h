@@ -15,6 +15,20 @@ typedef struct tc_py_hold tc_py_hold;
 
 struct _object;
 
+/* A tensor's memory, borrowed from it. */
+typedef struct tc_py_view {
+    void *data;
+    uint64_t count; /* elements */
+    uint64_t bytes;
+    uint64_t rows; /* length of dimension 0; 1 for a scalar */
+    tc_dtype dtype;
+    bool whole; /* no type of fewer bits lies behind `dtype` */
+} tc_py_view;
+
+/* [GIL] The view of a tensor that is plain elements in order, in CPU memory; false for
+ * whatever needs a closer look, without an exception. */
+typedef bool (*tc_py_view_fn)(struct _object *obj, tc_py_view *view_p);
+
 /* Members are only ever appended. Functions marked [GIL] are called with it, all others
  * with or without. What is not described here is described in core/comm.h and
  * core/work.h under the same name. */
@@ -26,6 +40,9 @@ typedef struct tc_capi {
     /* [GIL] `fn` is called once, without the GIL, when the process exits: every
      * communicator has been left and no work ends later. */
     void (*set_exit)(void *ctx, void (*fn)(void));
+    /* [GIL] A way to a tensor's memory that is faster than DLPack and the tensor's
+     * methods, tried before them. */
+    void (*set_view)(void *ctx, tc_py_view_fn fn);
 
     /* [GIL], which is released meanwhile. The options' interrupt is ignored;
      * TC_INTERRUPTED comes with a Python exception set. */

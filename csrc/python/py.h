@@ -10,6 +10,7 @@
 #include "core/comm.h"
 #include "core/work.h"
 #include "loop/engine.h"
+#include "python/capi.h"
 
 /* Names of parameters and methods that are looked up at each call, interned once. */
 #define TC_PY_NAMES(X) \
@@ -93,6 +94,7 @@ typedef struct tc_py_state {
     PyObject *tensor; /* torch.Tensor, once a tensor came */
     PyObject *names[TC_PY_NAME_COUNT];
     tc_py_tensor_type tensor_types[TC_PY_TENSOR_TYPES];
+    tc_py_view_fn view; /* the c10d shim's, once it is loaded */
     tc_py_garbage garbage;
     /* Life of the process */
     tc_engine *engine;

@@ -52,15 +52,6 @@ tc_py_to_hints(PyObject *obj, tc_hint **hints_p, size_t *count_p);
 bool
 tc_py_check_hints(PyObject *obj);
 
-/* A tensor's memory, borrowed from it. */
-typedef struct tc_py_view {
-    void *data;
-    uint64_t count; /* elements */
-    uint64_t bytes;
-    uint64_t rows; /* length of dimension 0; 1 for a scalar */
-    tc_dtype dtype;
-} tc_py_view;
-
 /* pytensor.c. Refuses whatever cannot be read and written as plain elements on the
  * communicator's device; `index` is the place in a list, or -1. */
 bool
@@ -71,6 +62,6 @@ tc_py_view_tensor(tc_py_state *state, const tc_comm *comm, PyObject *obj,
  * to move, but not to reckon with: refuses those. */
 bool
 tc_py_check_reducible(tc_py_state *state, PyObject *obj, const char *name,
-                      tc_dtype dtype);
+                      const tc_py_view *view);
 
 #endif

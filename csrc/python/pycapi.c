@@ -211,6 +211,12 @@ capi_set_exit(void *ctx, void (*fn)(void))
     ((tc_py_state *)ctx)->shim_exit = fn;
 }
 
+static void
+capi_set_view(void *ctx, tc_py_view_fn fn)
+{
+    ((tc_py_state *)ctx)->view = fn;
+}
+
 bool
 tc_py_holds_at_exit(tc_py_state *state, bool (*leave)(tc_comm *comm))
 {
@@ -228,6 +234,7 @@ static const tc_capi table = {
     .struct_size = sizeof(tc_capi),
     .generation = tc_py_generation,
     .set_exit = capi_set_exit,
+    .set_view = capi_set_view,
     .comm_create = capi_comm_create,
     .comm_hold_object = capi_hold_object,
     .comm_hold = capi_hold,

@@ -194,8 +194,7 @@ agree_dtype(tc_py_issue *issue, int i, Py_ssize_t index, PyObject *obj,
             const tc_py_view *view)
 {
     if (tc_op_reduces(issue->call.kind) &&
-        !tc_py_check_reducible(issue->state, obj, tc_py_slot_name(issue, i),
-                               view->dtype)) {
+        !tc_py_check_reducible(issue->state, obj, tc_py_slot_name(issue, i), view)) {
         return false;
     }
     if (issue->call.dtype == TC_DTYPE_COUNT) {

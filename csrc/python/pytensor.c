@@ -452,9 +452,9 @@ refuse_view(const subject *s, const dl_tensor *t)
     return false;
 }
 
-bool
-tc_py_view_tensor(tc_py_state *state, const tc_comm *comm, PyObject *obj,
-                  const char *name, Py_ssize_t index, tc_py_view *view_p)
+static bool
+view_by_dlpack(tc_py_state *state, const tc_comm *comm, PyObject *obj, const char *name,
+               Py_ssize_t index, tc_py_view *view_p)
 {
     subject s = {state, comm, obj, name, index};
     const tc_py_dlpack *api = find_api(&s);
@@ -484,18 +484,30 @@ tc_py_view_tensor(tc_py_state *state, const tc_comm *comm, PyObject *obj,
         .bytes = count * tc_dtype_size(dtype),
         .rows = t.ndim == 0 ? 1 : (uint64_t)t.shape[0],
         .dtype = dtype,
+        .whole = dtype != TC_INT8 && dtype != TC_UINT8,
     };
     return check_bits(&s, dtype);
 }
 
 bool
+tc_py_view_tensor(tc_py_state *state, const tc_comm *comm, PyObject *obj,
+                  const char *name, Py_ssize_t index, tc_py_view *view_p)
+{
+    if (state->view != NULL && tc_comm_device(comm).type == TC_DEVICE_CPU &&
+        state->view(obj, view_p)) {
+        return true;
+    }
+    return view_by_dlpack(state, comm, obj, name, index, view_p);
+}
+
+bool
 tc_py_check_reducible(tc_py_state *state, PyObject *obj, const char *name,
-                      tc_dtype dtype)
+                      const tc_py_view *view)
 {
     PyObject *own, *text;
-    bool whole = true;
+    bool whole;
 
-    if (dtype != TC_INT8 && dtype != TC_UINT8) {
+    if (view->whole) {
         return true;
     }
     own = PyObject_GetAttr(obj, state->names[TC_PY_dtype]);
@@ -505,7 +517,7 @@ tc_py_check_reducible(tc_py_state *state, PyObject *obj, const char *name,
         return false;
     }
     whole = PyUnicode_CompareWithASCIIString(
-                text, dtype == TC_INT8 ? "torch.int8" : "torch.uint8") == 0;
+                text, view->dtype == TC_INT8 ? "torch.int8" : "torch.uint8") == 0;
     if (!whole) {
         PyErr_Format(PyExc_RuntimeError, "%s has dtype %U, which cannot be reduced",
                      name, text);

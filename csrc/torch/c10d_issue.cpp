@@ -6,60 +6,6 @@
 
 namespace torchcomms {
 
-tc_dtype
-to_dtype(const at::Tensor &tensor)
-{
-    switch (tensor.scalar_type()) {
-    case at::kBool:
-        return TC_BOOL;
-    case at::kByte:
-        return TC_UINT8;
-    case at::kChar:
-        return TC_INT8;
-    case at::kUInt16:
-        return TC_UINT16;
-    case at::kShort:
-        return TC_INT16;
-    case at::kUInt32:
-        return TC_UINT32;
-    case at::kInt:
-        return TC_INT32;
-    case at::kUInt64:
-        return TC_UINT64;
-    case at::kLong:
-        return TC_INT64;
-    case at::kHalf:
-        return TC_FLOAT16;
-    case at::kBFloat16:
-        return TC_BFLOAT16;
-    case at::kFloat:
-        return TC_FLOAT32;
-    case at::kDouble:
-        return TC_FLOAT64;
-    case at::kComplexHalf:
-        return TC_COMPLEX32;
-    case at::kComplexFloat:
-        return TC_COMPLEX64;
-    case at::kComplexDouble:
-        return TC_COMPLEX128;
-    case at::kFloat8_e4m3fn:
-        return TC_FLOAT8_E4M3FN;
-    case at::kFloat8_e5m2:
-        return TC_FLOAT8_E5M2;
-    case at::kFloat8_e4m3fnuz:
-        return TC_FLOAT8_E4M3FNUZ;
-    case at::kFloat8_e5m2fnuz:
-        return TC_FLOAT8_E5M2FNUZ;
-    case at::kFloat8_e8m0fnu:
-        return TC_FLOAT8_E8M0FNU;
-    case at::kFloat4_e2m1fn_x2:
-        return TC_FLOAT4_E2M1FN_X2;
-    default:
-        C10_THROW_ERROR(ValueError, c10::str("tensors of dtype ", tensor.dtype(),
-                                             " cannot be communicated"));
-    }
-}
-
 void
 set_redop(const c10d::ReduceOp &op, tc_call *call)
 {

@@ -4,14 +4,12 @@
 #define TC_TORCH_C10D_ISSUE_H
 
 #include "torch/c10d_work.h"
+#include "torch/tensor.h"
 
 namespace torchcomms {
 
 class TorchCommsBackend;
 struct Coalesced;
-
-tc_dtype
-to_dtype(const at::Tensor &tensor);
 
 /* Fills `redop` and `factor`. */
 void

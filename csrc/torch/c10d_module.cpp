@@ -2,6 +2,7 @@
 /* torchcomms._backend_wrapper: what Python sees of the shim. */
 #include "torch/c10d_backend.h"
 #include "torch/dispatcher.h"
+#include "torch/tensor.h"
 
 namespace py = pybind11;
 
@@ -39,6 +40,7 @@ connect()
     }
     core_ctx = PyCapsule_GetContext(capsule.ptr());
     core->set_exit(core_ctx, at_exit);
+    core->set_view(core_ctx, view_plain);
 }
 
 c10::intrusive_ptr<TorchCommsBackend>
