@@ -2,11 +2,14 @@
 /* The tables behind base/dtype.h, made from the lists of types.h. */
 #include "base/dtype.h"
 
-static const struct {
-    const char *name;
-    size_t size;
-} dtypes[] = {
-#define ROW(id, name, bytes) [TC_##id] = {#name, bytes},
+const uint8_t tc_dtype_sizes[TC_DTYPE_COUNT] = {
+#define ROW(id, name, bytes) [TC_##id] = (bytes),
+    TC_DTYPES(ROW)
+#undef ROW
+};
+
+static const char *const dtypes[] = {
+#define ROW(id, name, bytes) [TC_##id] = #name,
     TC_DTYPES(ROW)
 #undef ROW
 };
@@ -23,13 +26,7 @@ static const char *const ops[] = {
 #undef ROW
 };
 
-typedef struct op_traits {
-    tc_op_form form;
-    bool rooted;
-    bool reduces;
-} op_traits;
-
-static const op_traits traits[TC_OP_KIND_COUNT] = {
+const tc_op_traits tc_op_traits_of[TC_OP_KIND_COUNT + 1] = {
     [TC_OP_SEND] = {TC_FORM_SEND, false, false},
     [TC_OP_RECV] = {TC_FORM_RECV, false, false},
     [TC_OP_BROADCAST] = {TC_FORM_TENSOR, true, false},
@@ -50,16 +47,10 @@ static const op_traits traits[TC_OP_KIND_COUNT] = {
     [TC_OP_BATCH] = {TC_FORM_BATCH, false, false},
 };
 
-size_t
-tc_dtype_size(tc_dtype dtype)
-{
-    return (unsigned)dtype < TC_DTYPE_COUNT ? dtypes[dtype].size : 0;
-}
-
 const char *
 tc_dtype_name(tc_dtype dtype)
 {
-    return (unsigned)dtype < TC_DTYPE_COUNT ? dtypes[dtype].name : "?";
+    return (unsigned)dtype < TC_DTYPE_COUNT ? dtypes[dtype] : "?";
 }
 
 const char *
@@ -72,22 +63,4 @@ const char *
 tc_op_name(tc_op_kind kind)
 {
     return (unsigned)kind < TC_OP_KIND_COUNT ? ops[kind] : "?";
-}
-
-tc_op_form
-tc_op_get_form(tc_op_kind kind)
-{
-    return (unsigned)kind < TC_OP_KIND_COUNT ? traits[kind].form : TC_FORM_NONE;
-}
-
-bool
-tc_op_is_rooted(tc_op_kind kind)
-{
-    return (unsigned)kind < TC_OP_KIND_COUNT && traits[kind].rooted;
-}
-
-bool
-tc_op_reduces(tc_op_kind kind)
-{
-    return (unsigned)kind < TC_OP_KIND_COUNT && traits[kind].reduces;
 }

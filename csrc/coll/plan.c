@@ -66,9 +66,10 @@ tc_plan_share(uint64_t count, int32_t size, int32_t r, uint64_t *offset_p,
 tc_status
 tc_plan_create(const tc_plan_shape *shape, tc_plan *plan, tc_error *err)
 {
-    tc_plan made = {0};
     tc_plan_build_fn build = NULL;
 
+    plan->step_count = 0;
+    plan->no_memory = false;
     if ((unsigned)shape->kind < TC_OP_KIND_COUNT) {
         build = builders[shape->kind];
     }
@@ -76,13 +77,12 @@ tc_plan_create(const tc_plan_shape *shape, tc_plan *plan, tc_error *err)
         return tc_error_set(err, TC_ERR_UNSUPPORTED, "%s is no collective with a plan",
                             tc_op_name(shape->kind));
     }
-    build(shape, &made);
-    if (made.no_memory) {
-        tc_plan_destroy(&made);
+    build(shape, plan);
+    if (plan->no_memory) {
+        plan->step_count = 0;
         return tc_error_set(err, TC_ERR_NO_MEMORY, "plan of %s for %d ranks",
                             tc_op_name(shape->kind), (int)shape->size);
     }
-    *plan = made;
     return TC_OK;
 }
 

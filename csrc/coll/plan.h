@@ -84,7 +84,8 @@ tc_plan_share(uint64_t count, int32_t size, int32_t r, uint64_t *offset_p,
 /* Makes this rank's plan of a collective; one file per algorithm family, chosen by
  * `shape->kind`. TC_ERR_UNSUPPORTED for what is no collective. The plan depends on
  * nothing but the shape, and at world size 1 follows the same rules with no peers: a
- * reduction still applies the reduce function, to one source. */
+ * reduction still applies the reduce function, to one source. *plan is all zero, or a
+ * plan made before, whose memory serves again; after an error it has no steps. */
 tc_status
 tc_plan_create(const tc_plan_shape *shape, tc_plan *plan, tc_error *err);
 

@@ -19,6 +19,7 @@ typedef struct run_step {
 } run_step;
 
 struct tc_run {
+    size_t capacity; /* bytes of this and all arrays behind it */
     const tc_plan *plan;
     const tc_lanes *lanes;
     tc_run_reduce_fn reduce;
@@ -121,6 +122,30 @@ check_config(const tc_run_config *config, size_t elem_bytes, tc_error *err)
     return TC_OK;
 }
 
+/* Room for the run and its arrays at *run_p. */
+static tc_status
+reserve(const tc_run_config *config, tc_run **run_p, tc_error *err)
+{
+    size_t ranks = (size_t)config->size;
+    size_t count = config->plan->step_count;
+    size_t bytes = sizeof(tc_run) + count * (sizeof(run_step) + sizeof(uint32_t)) +
+                   ranks * (sizeof(void *) + 3 * sizeof(int32_t));
+    tc_run *run;
+
+    if (*run_p != NULL && (*run_p)->capacity >= bytes) {
+        return TC_OK;
+    }
+    run = malloc(bytes);
+    if (run == NULL) {
+        return tc_error_set(err, TC_ERR_NO_MEMORY, "run of a plan with %zu steps",
+                            count);
+    }
+    run->capacity = bytes;
+    free(*run_p);
+    *run_p = run;
+    return TC_OK;
+}
+
 tc_status
 tc_run_create(const tc_run_config *config, tc_run **run_p, tc_error *err)
 {
@@ -131,14 +156,10 @@ tc_run_create(const tc_run_config *config, tc_run **run_p, tc_error *err)
     tc_run *run;
 
     TC_TRY(check_config(config, elem_bytes, err));
-    run =
-        malloc(sizeof(*run) + count * sizeof(*run->steps) + ranks * sizeof(*run->srcs) +
-               3 * ranks * sizeof(*users.to) + count * sizeof(*run->active));
-    if (run == NULL) {
-        return tc_error_set(err, TC_ERR_NO_MEMORY, "run of a plan with %zu steps",
-                            count);
-    }
-    *run = (tc_run){.plan = config->plan,
+    TC_TRY(reserve(config, run_p, err));
+    run = *run_p;
+    *run = (tc_run){.capacity = run->capacity,
+                    .plan = config->plan,
                     .lanes = config->lanes,
                     .reduce = config->reduce,
                     .elem_bytes = elem_bytes,
@@ -164,7 +185,6 @@ tc_run_create(const tc_run_config *config, tc_run **run_p, tc_error *err)
                        .dst = place_address(&step->dst, config->call, elem_bytes),
                        .behind = take_lane(&users, step, (int32_t)i, config->rank)};
     }
-    *run_p = run;
     return TC_OK;
 }
 

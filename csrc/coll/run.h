@@ -55,6 +55,8 @@ typedef struct tc_run_config {
     uint32_t piece_bytes;
 } tc_run_config;
 
+/* *run_p is NULL, or a run made before, whose memory serves again if it is enough;
+ * after an error it cannot be stepped. */
 tc_status
 tc_run_create(const tc_run_config *config, tc_run **run_p, tc_error *err);
 

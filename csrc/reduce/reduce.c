@@ -35,21 +35,18 @@ cpu_runs(int level)
 #endif
 }
 
+static const tc_reduce_kernels *const kernels_of[TC_ISA_COUNT] = {
+    [TC_ISA_BASELINE] = &tc_reduce_kernels_baseline,
+#if defined(__x86_64__)
+    [TC_ISA_AVX2] = &tc_reduce_kernels_avx2,
+    [TC_ISA_AVX512] = &tc_reduce_kernels_avx512,
+#endif
+};
+
 const tc_reduce_kernels *
 tc_reduce_kernels_at(int level)
 {
-    if (!cpu_runs(level)) {
-        return NULL;
-    }
-#if defined(__x86_64__)
-    if (level == TC_ISA_AVX512) {
-        return &tc_reduce_kernels_avx512;
-    }
-    if (level == TC_ISA_AVX2) {
-        return &tc_reduce_kernels_avx2;
-    }
-#endif
-    return &tc_reduce_kernels_baseline;
+    return cpu_runs(level) ? kernels_of[level] : NULL;
 }
 
 static tc_status
@@ -137,27 +134,21 @@ refuse(tc_dtype dtype, tc_redop op, tc_error *err)
 }
 
 static tc_status
-check_numbers(tc_dtype dtype, tc_redop op, tc_error *err)
+refuse_numbers(tc_dtype dtype, tc_redop op, tc_error *err)
 {
-    if ((unsigned)dtype >= TC_DTYPE_COUNT || (unsigned)op >= TC_REDOP_COUNT) {
-        return tc_error_set(err, TC_ERR_INVALID_ARGUMENT,
-                            "no reduction number %d with dtype number %d", (int)op,
-                            (int)dtype);
-    }
-    return TC_OK;
+    return tc_error_set(err, TC_ERR_INVALID_ARGUMENT,
+                        "no reduction number %d with dtype number %d", (int)op,
+                        (int)dtype);
 }
 
-tc_status
-tc_reduce_find_isa(int level, tc_dtype dtype, tc_redop op, tc_reduce_fn *fn_p,
-                   tc_error *err)
+static tc_status
+find_in(const tc_reduce_kernels *kernels, tc_dtype dtype, tc_redop op,
+        tc_reduce_fn *fn_p, tc_error *err)
 {
-    const tc_reduce_kernels *kernels = tc_reduce_kernels_at(level);
     tc_reduce_fn fn;
 
-    TC_TRY(check_numbers(dtype, op, err));
-    if (kernels == NULL) {
-        return tc_error_set(err, TC_ERR_UNSUPPORTED, "this CPU cannot run ISA level %d",
-                            level);
+    if ((unsigned)dtype >= TC_DTYPE_COUNT || (unsigned)op >= TC_REDOP_COUNT) {
+        return refuse_numbers(dtype, op, err);
     }
     fn = kernels->reduce[dtype][op];
     if (fn == NULL) {
@@ -168,12 +159,25 @@ tc_reduce_find_isa(int level, tc_dtype dtype, tc_redop op, tc_reduce_fn *fn_p,
 }
 
 tc_status
+tc_reduce_find_isa(int level, tc_dtype dtype, tc_redop op, tc_reduce_fn *fn_p,
+                   tc_error *err)
+{
+    const tc_reduce_kernels *kernels = tc_reduce_kernels_at(level);
+
+    if (kernels == NULL) {
+        return tc_error_set(err, TC_ERR_UNSUPPORTED, "this CPU cannot run ISA level %d",
+                            level);
+    }
+    return find_in(kernels, dtype, op, fn_p, err);
+}
+
+tc_status
 tc_reduce_find(tc_dtype dtype, tc_redop op, tc_reduce_fn *fn_p, tc_error *err)
 {
     int level = TC_ISA_BASELINE;
 
     TC_TRY(chosen_level(&level, err));
-    return tc_reduce_find_isa(level, dtype, op, fn_p, err);
+    return find_in(kernels_of[level], dtype, op, fn_p, err);
 }
 
 tc_status
@@ -184,8 +188,10 @@ tc_reduce_scale(tc_dtype dtype, void *dst, const void *src, double factor, size_
     int level = TC_ISA_BASELINE;
 
     TC_TRY(chosen_level(&level, err));
-    TC_TRY(check_numbers(dtype, TC_REDOP_PREMUL_SUM, err));
-    fn = tc_reduce_kernels_at(level)->scale[dtype];
+    if ((unsigned)dtype >= TC_DTYPE_COUNT) {
+        return refuse_numbers(dtype, TC_REDOP_PREMUL_SUM, err);
+    }
+    fn = kernels_of[level]->scale[dtype];
     if (fn == NULL) {
         return refuse(dtype, TC_REDOP_PREMUL_SUM, err);
     }

@@ -69,18 +69,21 @@ static void
 test_plan(tc_op_kind kind)
 {
     for (int fail_at = FAILURES ? 0 : 100;; fail_at++) {
-        tc_plan plan = {.step_count = 17};
+        tc_plan plan = {0};
         tc_error err = {0};
         tc_status status = make_plan(kind, 9, fail_at, &plan, &err);
 
         if (status == TC_OK) {
             CHECK(!FAILURES || fail_at > 0);
+            /* As large a plan again needs no memory. */
+            CHECK(make_plan(kind, 9, FAILURES ? 0 : 100, &plan, &err) == TC_OK);
             tc_plan_destroy(&plan);
             return;
         }
         CHECK(status == TC_ERR_NO_MEMORY && err.status == TC_ERR_NO_MEMORY);
         CHECK(strstr(err.message, "for 9 ranks") != NULL);
-        CHECK(plan.step_count == 17 && plan.steps == NULL);
+        CHECK(plan.step_count == 0);
+        tc_plan_destroy(&plan);
     }
 }
 
@@ -89,7 +92,7 @@ test_run(void)
 {
     tc_lanes lanes = {0};
     tc_call call = {.dtype = TC_INT32};
-    tc_plan plan;
+    tc_plan plan = {0};
     tc_run *run = NULL;
     tc_run_config config;
     tc_error err = {0};
@@ -107,6 +110,9 @@ test_run(void)
         CHECK(strstr(err.message, "3 steps") != NULL);
     }
     CHECK(tc_run_create(&config, &run, &err) == TC_OK);
+    countdown = FAILURES ? 0 : NEVER;
+    CHECK(tc_run_create(&config, &run, &err) == TC_OK); /* in the same memory */
+    countdown = NEVER;
     tc_run_destroy(run);
     tc_plan_destroy(&plan);
 }

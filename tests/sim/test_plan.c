@@ -75,7 +75,7 @@ steps_of(tc_op_kind kind, int32_t rank, int32_t size, int32_t root)
                            .count = 5,
                            .in_blocks = &blocks,
                            .out_blocks = &blocks};
-    tc_plan plan;
+    tc_plan plan = {0};
     uint32_t count;
 
     CHECK(tc_plan_create(&shape, &plan, NULL) == TC_OK);
@@ -133,7 +133,7 @@ test_rotation(void)
                                .elem_bytes = 4,
                                .in_blocks = &blocks,
                                .out_blocks = &blocks};
-        tc_plan plan;
+        tc_plan plan = {0};
 
         CHECK(tc_plan_create(&shape, &plan, NULL) == TC_OK);
         CHECK(plan.steps[0].kind == TC_STEP_SEND);
@@ -161,7 +161,7 @@ test_unsupported(void)
         CHECK(tc_plan_create(&shape, &plan, &err) == TC_ERR_UNSUPPORTED);
         CHECK(err.status == TC_ERR_UNSUPPORTED);
         CHECK(strstr(err.message, tc_op_name(shape.kind)) != NULL);
-        CHECK(plan.step_count == 17);
+        CHECK(plan.step_count == 0);
     }
 }
 

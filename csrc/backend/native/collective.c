@@ -7,9 +7,6 @@
 #include "base/dtype.h"
 #include "base/error.h"
 
-/* Pieces this small or smaller are not worth their headers. */
-#define LEAST_PIECE (8u * 1024u)
-
 static tc_shm_lane *
 lane_of(tc_native *comm, int32_t lane, bool mcast)
 {
@@ -98,7 +95,7 @@ tc_native_lanes_init(tc_native *comm)
 static uint32_t
 power_of_two_above(uint64_t value)
 {
-    uint32_t power = LEAST_PIECE;
+    uint32_t power = TC_NATIVE_LEAST_PIECE;
 
     while (power < value) {
         power *= 2;
@@ -211,19 +208,19 @@ make_run(tc_native *comm, tc_op *op, tc_error *err)
         .out_blocks = &call->out_blocks,
     };
 
-    TC_TRY(tc_plan_create(&shape, &nop->plan, err));
+    TC_TRY(tc_plan_create(&shape, &comm->plan, err));
     if (nop->reduce != NULL && call->redop == TC_REDOP_PREMUL_SUM) {
         TC_TRY(scale_input(comm, op, err));
     }
-    TC_TRY(prepare_lanes(comm, &nop->plan, piece, err));
-    return tc_run_create(&(tc_run_config){.plan = &nop->plan,
+    TC_TRY(prepare_lanes(comm, &comm->plan, piece, err));
+    return tc_run_create(&(tc_run_config){.plan = &comm->plan,
                                           .call = call,
                                           .lanes = &comm->lanes,
                                           .reduce = nop->reduce,
                                           .rank = comm->rank,
                                           .size = comm->size,
                                           .piece_bytes = piece},
-                         &nop->run, err);
+                         &comm->run, err);
 }
 
 static tc_native_step
@@ -232,8 +229,6 @@ plan_start(tc_native *comm, tc_op *op)
     tc_native_op *nop = tc_native_op_of(op);
     tc_error err;
 
-    nop->run = NULL;
-    nop->plan = (tc_plan){0};
     nop->scratch = NULL;
     nop->scratch_ptrs = NULL;
     nop->input = op->call.in;
@@ -245,6 +240,15 @@ plan_start(tc_native *comm, tc_op *op)
     return TC_NATIVE_MOVED;
 }
 
+void
+tc_native_report_length(tc_native *comm, int32_t peer)
+{
+    tc_native_break(comm, TC_ERR_MISMATCH, peer,
+                    "rank %d got a piece of another length than it expects from rank "
+                    "%d",
+                    comm->rank, peer);
+}
+
 static tc_native_step
 plan_step(tc_native *comm, tc_op *op)
 {
@@ -253,15 +257,12 @@ plan_step(tc_native *comm, tc_op *op)
     tc_status status;
 
     comm->full_peer = -1;
-    status = tc_run_step(nop->run, &moved, &nop->peer);
+    status = tc_run_step(comm->run, &moved, &nop->peer);
     if (status == TC_OK) {
         return TC_NATIVE_DONE;
     }
     if (status < 0) {
-        tc_native_break(comm, status, nop->peer,
-                        "rank %d got a piece of another length than it expects from "
-                        "rank %d",
-                        comm->rank, nop->peer);
+        tc_native_report_length(comm, nop->peer);
         return TC_NATIVE_FAILED;
     }
     if (nop->peer < 0) {
@@ -276,10 +277,10 @@ plan_end(tc_native *comm, tc_op *op)
     tc_native_op *nop = tc_native_op_of(op);
 
     (void)comm;
-    tc_run_destroy(nop->run);
-    tc_plan_destroy(&nop->plan);
-    free(nop->scratch);
-    free(nop->scratch_ptrs);
+    if (nop->scratch != NULL) {
+        free(nop->scratch);
+        free(nop->scratch_ptrs);
+    }
 }
 
 const tc_native_path tc_native_plan_path = {

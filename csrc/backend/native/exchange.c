@@ -42,12 +42,13 @@ shown_bytes(const tc_native *comm, const tc_call *call)
 }
 
 bool
-tc_native_fits_exchange(const tc_native *comm, const tc_call *call)
+tc_native_fits_exchange(const tc_native *comm, const tc_call *call, uint64_t *bytes_p)
 {
     uint64_t limit = comm->segment->layout.exchange_bytes;
 
     switch (call->kind) {
     case TC_OP_BARRIER:
+        *bytes_p = 0;
         return true;
     case TC_OP_ALL_REDUCE:
     case TC_OP_ALL_GATHER:
@@ -56,7 +57,11 @@ tc_native_fits_exchange(const tc_native *comm, const tc_call *call)
     case TC_OP_REDUCE_SCATTER_SINGLE:
     case TC_OP_ALL_TO_ALL_SINGLE:
         /* The count first: bytes of a huge one would overflow. */
-        return shown_count(call) <= limit && shown_bytes(comm, call) <= limit;
+        if (shown_count(call) > limit) {
+            return false;
+        }
+        *bytes_p = shown_bytes(comm, call);
+        return *bytes_p <= limit;
     default: /* rooted, or only pairs of ranks know the sizes */
         return false;
     }
@@ -99,7 +104,7 @@ exchange_start(tc_native *comm, tc_op *op)
 {
     tc_native_op *nop = tc_native_op_of(op);
     uint64_t number = ++comm->exchanges;
-    uint64_t bytes = shown_bytes(comm, &op->call);
+    uint64_t bytes = nop->bytes;
     tc_shm_header *header = &comm->self->headers[number % 2];
 
     nop->exchange = number;
@@ -114,7 +119,7 @@ exchange_start(tc_native *comm, tc_op *op)
 }
 
 static void
-combine_reduction(tc_native *comm, tc_op *op, uint64_t bytes)
+combine_reduction(tc_native *comm, tc_op *op)
 {
     const tc_call *call = &op->call;
     tc_native_op *nop = tc_native_op_of(op);
@@ -123,7 +128,7 @@ combine_reduction(tc_native *comm, tc_op *op, uint64_t bytes)
         blocks ? call->count * elem_bytes(call) * (uint64_t)comm->rank : 0;
 
     for (int32_t r = 0; r < comm->size; r++) {
-        comm->srcs[r] = data_of(comm, r, nop->exchange, bytes) + offset;
+        comm->srcs[r] = data_of(comm, r, nop->exchange, nop->bytes) + offset;
     }
     if (call->redop != TC_REDOP_PREMUL_SUM) {
         /* The own buffer is in the cache as it is; the own slot belongs to the others.
@@ -136,10 +141,11 @@ combine_reduction(tc_native *comm, tc_op *op, uint64_t bytes)
 }
 
 static void
-combine_blocks(tc_native *comm, tc_op *op, uint64_t bytes)
+combine_blocks(tc_native *comm, tc_op *op)
 {
     const tc_call *call = &op->call;
     uint64_t number = tc_native_op_of(op)->exchange;
+    uint64_t bytes = tc_native_op_of(op)->bytes;
     uint64_t elem = elem_bytes(call);
     bool blocks = shows_blocks(call->kind);
     uint64_t block = blocks ? shown_count(call) * elem : bytes;
@@ -160,7 +166,6 @@ static tc_native_step
 exchange_step(tc_native *comm, tc_op *op)
 {
     tc_native_op *nop = tc_native_op_of(op);
-    uint64_t bytes;
 
     for (; nop->arrived < (uint32_t)comm->size; nop->arrived++) {
         int32_t r = (int32_t)nop->arrived;
@@ -176,14 +181,13 @@ exchange_step(tc_native *comm, tc_op *op)
             return TC_NATIVE_FAILED;
         }
     }
-    bytes = shown_bytes(comm, &op->call);
-    if (bytes == 0) {
+    if (nop->bytes == 0) {
         return TC_NATIVE_DONE;
     }
     if (nop->reduce != NULL) {
-        combine_reduction(comm, op, bytes);
+        combine_reduction(comm, op);
     } else {
-        combine_blocks(comm, op, bytes);
+        combine_blocks(comm, op);
     }
     return TC_NATIVE_DONE;
 }

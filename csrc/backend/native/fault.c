@@ -174,10 +174,10 @@ report_timeout(tc_native *comm, tc_op *op)
     } else {
         char step[128] = "";
 
-        if (nop->path == &tc_native_plan_path && tc_run_current(nop->run) >= 0) {
-            uint32_t at = (uint32_t)tc_run_current(nop->run);
+        if (nop->path == &tc_native_plan_path && tc_run_current(comm->run) >= 0) {
+            uint32_t at = (uint32_t)tc_run_current(comm->run);
 
-            tc_plan_describe(&nop->plan.steps[at], at, step, sizeof(step));
+            tc_plan_describe(&comm->plan.steps[at], at, step, sizeof(step));
         }
         tc_native_break(comm, TC_ERR_TIMEOUT, nop->peer,
                         "%s timed out after %.3f s waiting for rank %d%s%s", call,

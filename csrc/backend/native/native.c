@@ -26,6 +26,8 @@ free_comm(tc_native *comm)
     if (comm->segment != NULL) {
         tc_shm_segment_close(comm->segment);
     }
+    tc_run_destroy(comm->run);
+    tc_plan_destroy(&comm->plan);
     free(comm->mcast_in);
     free(comm->pair_out);
     free(comm->pair_in);

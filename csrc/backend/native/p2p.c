@@ -30,8 +30,10 @@ end_op(tc_native *comm, tc_op *op)
 {
     tc_p2p_op *pop = tc_p2p_op_of(op);
 
-    free(pop->parts);
-    pop->parts = NULL;
+    if (pop->parts != NULL) {
+        free(pop->parts);
+        pop->parts = NULL;
+    }
     tc_native_complete_locked(comm, op, pop->status);
 }
 

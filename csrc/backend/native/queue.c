@@ -70,8 +70,14 @@ tc_native_complete_locked(tc_native *comm, tc_op *op, tc_status status)
 {
     tc_bell *bell = &comm->segment->pages[comm->rank]->bell;
 
+    tc_native_op *nop = tc_native_op_of(op);
+
     record_end(comm, op, status);
-    tc_native_op_of(op)->finished = true;
+    nop->finished = true;
+    if (nop->inside) {
+        nop->status = status;
+        return;
+    }
     comm->host->complete(op, status);
     tc_bell_ring(bell);
 }
@@ -333,6 +339,14 @@ try_alone_locked(tc_native *comm, tc_op *op)
     return TC_PENDING;
 }
 
+static const tc_native_path *
+pick_path(const tc_native *comm, const tc_call *call, uint64_t *bytes_p)
+{
+    return tc_native_fits_exchange(comm, call, bytes_p) ? &tc_native_exchange_path
+           : tc_native_fits_multicast(call, bytes_p)    ? &tc_native_multicast_path
+                                                        : &tc_native_plan_path;
+}
+
 /* What only this backend can refuse; picks the path. */
 static tc_status
 prepare_collective(tc_native *comm, tc_op *op)
@@ -342,6 +356,7 @@ prepare_collective(tc_native *comm, tc_op *op)
 
     nop->seq = 0;
     nop->reduce = NULL;
+    nop->inside = false;
     nop->finished = false;
     nop->deadline_ns = TC_DEADLINE_NONE;
     if (tc_op_reduces(call->kind)) {
@@ -349,8 +364,7 @@ prepare_collective(tc_native *comm, tc_op *op)
     } else {
         op->call.redop = TC_REDOP_SUM; /* what is not used must not steer */
     }
-    nop->path = tc_native_fits_exchange(comm, call) ? &tc_native_exchange_path
-                                                    : &tc_native_plan_path;
+    nop->path = pick_path(comm, call, &nop->bytes);
     return TC_OK;
 }
 
@@ -414,16 +428,47 @@ tc_native_issue_collective(void *ctx, tc_op *op)
     return status;
 }
 
+/* Posts a send, recv or batch and moves it in its caller. TC_PENDING: it is left to
+ * whoever waits or to the engine, or it has failed and its work says so. */
+static tc_status
+try_p2p_locked(tc_native *comm, tc_op *op)
+{
+    tc_native_op *nop = tc_native_op_of(op);
+    bool async = op->call.async;
+    int polls = async || comm->spins == 0 ? 1 : TRY_POLLS;
+
+    nop->inside = true;
+    nop->deadline_ns = TC_DEADLINE_NONE;
+    tc_native_p2p_post_locked(comm, op);
+    for (int i = 0; i < polls && !nop->finished; i++) {
+        if (!tc_native_p2p_step_locked(comm)) {
+            tc_cpu_relax();
+        }
+    }
+    nop->inside = false;
+    if (!nop->finished) {
+        set_deadline(op);
+        return TC_PENDING;
+    }
+    /* What goes wrong with an asynchronous call shows at its wait. */
+    if (nop->status != TC_OK && async) {
+        comm->host->complete(op, nop->status);
+        return TC_PENDING;
+    }
+    return nop->status;
+}
+
 tc_status
 tc_native_issue_p2p(void *ctx, tc_op *op)
 {
     tc_native *comm = ctx;
     tc_native_op *nop = tc_native_op_of(op);
     bool async = op->call.async;
-    int polls = async || comm->spins == 0 ? 1 : TRY_POLLS;
+    tc_status status;
 
     TC_TRY(check_process(comm, op));
     nop->seq = 0;
+    nop->inside = false;
     nop->finished = false;
     record_begin(comm, op);
     if (!try_lock(comm)) {
@@ -431,23 +476,15 @@ tc_native_issue_p2p(void *ctx, tc_op *op)
     }
     drain_inbox_locked(comm);
     if (tc_native_is_broken_locked(comm)) {
-        tc_status status = tc_native_broken_error_locked(comm, op);
-
+        status = tc_native_broken_error_locked(comm, op);
         record_end(comm, op, status);
-        unlock(comm);
-        return status;
+    } else {
+        status = try_p2p_locked(comm, op);
     }
-    set_deadline(op);
-    tc_native_p2p_post_locked(comm, op);
-    for (int i = 0; i < polls && !nop->finished; i++) {
-        if (!tc_native_p2p_step_locked(comm)) {
-            tc_cpu_relax();
-        }
-    }
-    async = async && !nop->finished;
+    async = async && status == TC_PENDING && !nop->finished;
     unlock(comm);
     if (async) {
         tc_engine_kick(comm->engine, &comm->source);
     }
-    return TC_PENDING;
+    return status;
 }

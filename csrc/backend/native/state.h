@@ -42,11 +42,12 @@ struct tc_native_op {
     uint64_t record; /* number of its line in the record */
     tc_reduce_fn reduce; /* NULL where nothing is reduced */
     int32_t peer; /* the rank it waits for, -1: none */
+    bool inside; /* its issuer is in the call and takes `status` from here */
     bool finished; /* completed, or about to be */
+    tc_status status; /* once finished inside */
     uint32_t arrived; /* exchange: peers seen so far */
     uint64_t exchange; /* exchange: its number */
-    tc_run *run; /* plan */
-    tc_plan plan; /* plan */
+    uint64_t bytes; /* exchange and multicast: shown to the others */
     const void *input; /* plan: call.in before PREMUL_SUM replaced it */
     void *scratch; /* plan: scaled input of PREMUL_SUM */
     void **scratch_ptrs;
@@ -82,6 +83,8 @@ struct tc_native {
     tc_status broken; /* TC_OK until the state word was seen to be set */
     tc_error cause; /* then: what broke it */
     const void **srcs; /* `size` addresses, for reductions */
+    tc_plan plan; /* of `head`, if that takes the plan path; its memory stays */
+    tc_run *run; /* the same */
     int32_t full_peer; /* the reader that the last full lane waited for */
     tc_lanes lanes;
     tc_shm_lane mcast_out;
@@ -197,18 +200,31 @@ tc_native_has_arrived(const tc_native *comm, uint64_t seq, int32_t peer);
 void
 tc_native_describe(tc_op *op, char *text, size_t capacity);
 
-/* exchange.c and collective.c: the two paths --------------------------------------- */
+/* exchange.c, multicast.c and collective.c: the three paths ------------------------ */
+
+/* Pieces this small or smaller are not worth their headers: no path cuts them. */
+enum { TC_NATIVE_LEAST_PIECE = 8 * 1024 };
 
 /* Whether all ranks take the one-exchange path for this call; a function of what all of
- * them know. */
+ * them know. Then *bytes_p are those that each shows to the others. */
 bool
-tc_native_fits_exchange(const tc_native *comm, const tc_call *call);
+tc_native_fits_exchange(const tc_native *comm, const tc_call *call, uint64_t *bytes_p);
+
+/* The same for a broadcast of one piece. */
+bool
+tc_native_fits_multicast(const tc_call *call, uint64_t *bytes_p);
+
+/* Breaks the communicator because a piece of `peer` is longer or shorter than this rank
+ * expects. */
+void
+tc_native_report_length(tc_native *comm, int32_t peer);
 
 /* The table through which plans reach the lanes. */
 void
 tc_native_lanes_init(tc_native *comm);
 
 extern const tc_native_path tc_native_exchange_path;
+extern const tc_native_path tc_native_multicast_path;
 extern const tc_native_path tc_native_plan_path;
 
 /* p2p.c: sends and receives, beside the collectives -------------------------------- */

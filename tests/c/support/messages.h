@@ -83,6 +83,7 @@ recv_bytes(const tc_test_rank *self, tc_comm *comm, void *buf, uint64_t bytes,
     expect_ok(self, tc_test_call(comm, &call, &err), &err);
 }
 
+/* NULL: the operation was over at once. */
 static inline tc_work *
 start(const tc_test_rank *self, tc_comm *comm, tc_call call, double timeout_s)
 {
@@ -101,8 +102,12 @@ start(const tc_test_rank *self, tc_comm *comm, tc_call call, double timeout_s)
 static inline tc_status
 end(tc_work *work, tc_error *err)
 {
-    tc_status status = tc_work_wait(work, TC_DEADLINE_NONE, NULL, err);
+    tc_status status;
 
+    if (work == NULL) {
+        return TC_OK;
+    }
+    status = tc_work_wait(work, TC_DEADLINE_NONE, NULL, err);
     tc_work_release(work);
     return status;
 }
