@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Groups of the c10d door: subgroups, ends in every order, cycles, forks, DDP."""
+"""Groups of the c10d door: subgroups, ends in every order, cycles, forks."""
 
 import os
 
 import pytest
 import torch
 import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
 
-from multi.support.c10d import both, world
+from multi.support.c10d import world
 
 
 def sum_in(group, me):
@@ -140,36 +139,3 @@ def fork(me):
 
 def test_a_forked_child_is_refused_and_harms_nothing(ranks):
     ranks(2).run(fork)
-
-
-def train(me, group):
-    torch.manual_seed(7)
-    model = torch.nn.Sequential(
-        torch.nn.Linear(20, 50), torch.nn.ReLU(), torch.nn.Linear(50, 3)
-    )
-    model = DistributedDataParallel(model, process_group=group, bucket_cap_mb=0.001)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    generator = torch.Generator().manual_seed(me.rank)
-    losses = []
-    for _ in range(5):
-        inputs = torch.randn(16, 20, generator=generator)
-        loss = model(inputs).square().mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return losses, torch.cat([p.detach().flatten() for p in model.parameters()])
-
-
-def ddp(me):
-    with both(me) as (ours, gloo):
-        losses, parameters = train(me, ours)
-        wanted_losses, wanted = train(me, gloo)
-        torch.testing.assert_close(parameters, wanted, rtol=1e-6, atol=1e-6)
-        assert losses == pytest.approx(wanted_losses, rel=1e-6)
-        return parameters.double().sum().item()
-
-
-@pytest.mark.parametrize("size", [2, 3])
-def test_ddp_trains_as_over_gloo(ranks, size):
-    assert len(set(ranks(size).run(ddp))) == 1

@@ -1,35 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """torch.distributed.config.use_torchcomms: communicators by new_comm, wrapped."""
 
-import contextlib
-import os
 from datetime import timedelta
 
 import pytest
 import torch
 import torch.distributed as dist
-import torch.distributed.config as config
 import torch.distributed.distributed_c10d as c10d
 
 import torchcomms
-from multi.support.c10d import LIMIT
-
-
-@contextlib.contextmanager
-def switched_world(me, backend="ncclx", name="c10d"):
-    os.environ.update(RANK=str(me.rank), WORLD_SIZE=str(me.size))
-    with config.patch(use_torchcomms=True):
-        dist.init_process_group(
-            backend,
-            rank=me.rank,
-            world_size=me.size,
-            store=me.store(name),
-            timeout=LIMIT,
-        )
-        try:
-            yield dist.group.WORLD
-        finally:
-            dist.destroy_process_group()
+from multi.support.c10d import switched_world
 
 
 def sum_in(group, me):

@@ -2,9 +2,11 @@
 """Process groups of torch.distributed for tests, ours and gloo's beside it."""
 
 import contextlib
+import os
 from datetime import timedelta
 
 import torch.distributed as dist
+import torch.distributed.config as config
 
 import torchcomms
 
@@ -12,9 +14,7 @@ LIMIT = timedelta(seconds=60)
 
 
 @contextlib.contextmanager
-def world(me, backend="torchcomms", name="c10d", timeout=LIMIT):
-    """The default group of this rank's process; destroyed at the end."""
-    torchcomms.register_c10d()
+def _default_group(me, backend, name, timeout):
     dist.init_process_group(
         backend,
         rank=me.rank,
@@ -30,7 +30,28 @@ def world(me, backend="torchcomms", name="c10d", timeout=LIMIT):
             dist.group.WORLD.abort()
         raise
     finally:
-        dist.destroy_process_group()
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+
+@contextlib.contextmanager
+def world(me, backend="torchcomms", name="c10d", timeout=LIMIT):
+    """The default group of this rank's process; destroyed at the end."""
+    torchcomms.register_c10d()
+    with _default_group(me, backend, name, timeout) as group:
+        yield group
+
+
+@contextlib.contextmanager
+def switched_world(me, backend="ncclx", name="c10d"):
+    """The same by torch's switch."""
+    os.environ.update(RANK=str(me.rank), WORLD_SIZE=str(me.size))
+    with config.patch(use_torchcomms=True):
+        with _default_group(me, backend, name, LIMIT) as group:
+            yield group
+
+
+DOORS = {"name": world, "switch": switched_world}
 
 
 @contextlib.contextmanager
