@@ -58,6 +58,7 @@ build: env
 demo: build
 	$(TORCHRUN) examples/all_reduce.py
 	$(TORCHRUN) examples/train_digits.py --check
+	$(TORCHRUN) examples/fsdp2_digits.py --check --against gloo
 	$(TORCHRUN) -m torchcomms.bench --against gloo
 
 # Warnings are errors in whatever a test target builds.

@@ -3,6 +3,7 @@
 
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -17,17 +18,20 @@ LAUNCHERS = {
     "MPICH and Intel MPI": ("PMI_RANK", "PMI_SIZE"),
     "Open MPI": ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
 }
+SWITCH = "TORCH_DISTRIBUTED_USE_TORCHCOMMS"
+# What torch says when it takes that way.
+SWITCHED = f"Using TorchComms backend (enabled via {SWITCH} env var)"
 
 
 def environment(**more):
     return {**os.environ, "OMP_NUM_THREADS": "1", **more}
 
 
-def torchrun(ranks, *command):
+def torchrun(ranks, *command, **variables):
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
     return subprocess.run(
         [sys.executable, *launcher, str(ranks), *map(str, command)],
-        env=environment(),
+        env=environment(**variables),
         timeout=TIMEOUT_S,
         capture_output=True,
         text=True,
@@ -101,6 +105,64 @@ def test_training_check_fails_when_gradients_are_not_summed(tmp_path):
     done = torchrun(2, spoilt, "--check", "--epochs", "1")
     assert done.returncode != 0
     assert "DIFFER" in done.stdout
+
+
+def check_training(done, titles):
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) == 2 * len(titles) + 1
+    steps, accuracy, verdicts = (
+        lines[: len(titles)],
+        lines[len(titles)],
+        lines[-len(titles) :],
+    )
+    for title, step, verdict in zip(titles, steps, verdicts, strict=True):
+        assert step.startswith(f"{title}: 161 steps, median ")
+        assert verdict.startswith(f"losses of {title} and of 1 process agree")
+    assert float(accuracy.split()[2]) > 95
+    assert "100%" in done.stderr, "progress bar"
+
+
+def test_fsdp2_learns_and_agrees_with_one_process_and_gloo():
+    done = torchrun(2, EXAMPLES / "fsdp2_digits.py", "--check", "--against", "gloo")
+    check_training(done, ["2 ranks over torchcomms", "2 ranks over gloo"])
+
+
+def test_ddp_learns_and_agrees_with_one_process():
+    done = torchrun(3, EXAMPLES / "ddp_digits.py", "--check")
+    check_training(done, ["3 ranks over torchcomms"])
+
+
+@pytest.mark.parametrize("example", ["fsdp2_digits.py", "ddp_digits.py"])
+def test_training_by_the_switch(example):
+    command = [EXAMPLES / example, "--check", "--epochs", "1", "--backend", "ncclx"]
+    done = torchrun(2, *command, **{SWITCH: "1"})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "losses of 2 ranks over ncclx and of 1 process agree" in done.stdout
+    assert SWITCHED in done.stderr
+
+
+# Gradients that stay on their rank, and gradients that are half of the right ones.
+SPOILT = {
+    "ddp_digits.py": ("DistributedDataParallel(model, process_group=group)", "model"),
+    "digits.py": ("(loss * self.size).backward()", "loss.backward()"),
+}
+
+
+@pytest.mark.parametrize(
+    ("example", "spoilt"),
+    [("ddp_digits.py", "ddp_digits.py"), ("fsdp2_digits.py", "digits.py")],
+)
+def test_check_fails_when_gradients_are_wrong(tmp_path, example, spoilt):
+    for name in (example, "digits.py"):
+        shutil.copy(EXAMPLES / name, tmp_path)
+    text = (tmp_path / spoilt).read_text()
+    whole, part = SPOILT[spoilt]
+    assert text.count(whole) == 1
+    (tmp_path / spoilt).write_text(text.replace(whole, part))
+    done = torchrun(2, tmp_path / example, "--check", "--epochs", "1")
+    assert done.returncode != 0
+    assert "losses of 2 ranks over torchcomms and of 1 process DIFFER" in done.stdout
 
 
 def test_readme_shows_the_first_example():
