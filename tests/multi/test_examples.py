@@ -176,3 +176,17 @@ def test_readme_links_lead_to_files():
     links = [part.split(")", 1)[0] for part in text.split("](")[1:]]
     assert links
     assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+@pytest.mark.parametrize("switch", ["0", "1"])
+def test_readme_example_of_torch_distributed(tmp_path, switch):
+    """It runs through both doors, as the README says."""
+    start = "<!-- run by test_examples.py -->\n```python\n"
+    text = (ROOT / "README.md").read_text()
+    assert text.count(start) == 1
+    script = tmp_path / "script.py"
+    script.write_text(text.partition(start)[2].partition("```")[0])
+    done = torchrun(2, script, **{SWITCH: switch})
+    assert done.returncode == 0, done.stderr
+    assert [done.stdout.count(f"rank {rank} got 3.0") for rank in range(2)] == [1, 1]
+    assert (SWITCHED in done.stderr) == (switch == "1")
