@@ -167,6 +167,7 @@ def main(control_fd):
     import pytest  # noqa: F401
     import torch
     import torch.distributed
+    import torch.distributed.tensor
 
     import torchcomms  # noqa: F401
 
