@@ -3,9 +3,11 @@
 #include "support/ranks.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -202,6 +204,8 @@ tc_test_run_processes(int32_t size, tc_test_body body, void *ctx, int *statuses)
         if (pids[r] == 0) {
             launch one = {.self = {r, size, NULL, store, ctx}, .body = body};
 
+            /* A rank that waits for one that has failed would wait for ever. */
+            CHECK(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
             run_rank(&one);
             fflush(NULL);
             _exit(0);
