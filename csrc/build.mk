@@ -199,17 +199,21 @@ $(error '$(PYTHON)' has no torch with headers: the c10d shim is built for one)
 endif
 OUT ?= $(DIR)/_backend_wrapper$(word 2,$(TORCH_INFO))
 SHIM_SOURCES := $(sort $(wildcard csrc/torch/*.cpp))
-SHIM_DIR := $(DIR)/shim$(patsubst %.so,%,$(word 2,$(TORCH_INFO)))
+TORCH_H := $(TORCH_INCLUDE)/torch/headeronly/version.h
+SHIM_DIR := $(DIR)/shim$(patsubst %.so,%,$(word 2,$(TORCH_INFO)))-torch-$(shell \
+    awk '/define TORCH_VERSION_(MAJOR|MINOR|PATCH) / {printf s $$3; s = "."}' $(TORCH_H))
+# Ours is C++17; the headers of torch 2.14 are not.
+SHIM_STANDARD := $(if $(shell grep 'error C++20' $(TORCH_INCLUDE)/ATen/ATen.h),20,17)
 # All in one translation unit: torch's headers take half a minute to read.
 SHIM_UNIT := $(SHIM_DIR)/unit.cpp
 SHIM_OBJECT := $(SHIM_DIR)/unit.o
-SHIM_FLAGS := -std=c++17 -O2 -fPIC -pthread -fvisibility=hidden -D_GNU_SOURCE \
+SHIM_FLAGS := -std=c++$(SHIM_STANDARD) -O2 -fPIC -pthread -fvisibility=hidden -D_GNU_SOURCE \
     -iquote csrc -iquote csrc/include -isystem $(word 1,$(TORCH_INFO)) \
     -isystem $(TORCH_INCLUDE) -isystem $(TORCH_INCLUDE)/torch/csrc/api/include \
     -Wall -Wextra -Wshadow $(filter -Werror,$(WARNINGS)) $(CXXFLAGS)
 SHIM_STAMP := $(SHIM_DIR)/flags
 $(call stamp,$(SHIM_STAMP),$(shell $(CXX) --version | head -n 1) $(SHIM_FLAGS) \
-    $(SHIM_SOURCES) $(shell cksum < $(TORCH_INCLUDE)/torch/headeronly/version.h))
+    $(SHIM_SOURCES) $(shell cksum < $(TORCH_H)))
 
 shim: $(OUT)
 

@@ -95,6 +95,7 @@ def _creator(name):
             options.group_rank,
             options.group_size,
             timeout,
+            options.global_ranks_in_group,
         )
 
     return create

@@ -63,13 +63,14 @@ tc_comm_issue(tc_comm *comm, const tc_call *call, uint64_t timeout_ns, tc_work *
               tc_error *err);
 
 /* A child of `ranks` (of this communicator, in the order of the child); every rank of
- * the parent calls it; ranks in no list pass rank_count 0 and get NULL. A timeout of 0
- * and `hints` NULL are inherited. */
+ * the parent calls it; ranks in no list pass rank_count 0 and get NULL. A timeout of 0,
+ * `abort_process` NULL and `hints` NULL are inherited. */
 typedef struct tc_split_options {
     const int32_t *ranks;
     int32_t rank_count;
     const char *name;
     uint64_t timeout_ns;
+    const bool *abort_process;
     const tc_hint *hints;
     size_t hint_count;
     tc_interrupt interrupt;

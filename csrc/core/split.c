@@ -73,7 +73,8 @@ tc_comm_split(tc_comm *comm, const tc_split_options *options, tc_comm **child_p,
         .device = comm->device,
         .timeout_ns =
             options->timeout_ns != 0 ? options->timeout_ns : tc_comm_timeout(comm),
-        .abort_process = comm->abort_process,
+        .abort_process = options->abort_process != NULL ? *options->abort_process
+                                                        : comm->abort_process,
         .hints = options->hints != NULL ? options->hints : comm->hints,
         .hint_count = options->hints != NULL ? options->hint_count : comm->hint_count,
     };

@@ -84,6 +84,9 @@ typedef struct tc_capi {
     void (*work_on_end)(tc_work *work, void (*fn)(void *ctx), void *ctx);
     tc_status (*work_wait)(tc_work *work, uint64_t timeout_ns,
                            const tc_interrupt *interrupt, tc_error *err);
+
+    bool (*comm_abort_process)(const tc_comm *comm);
+    size_t (*comm_hints)(const tc_comm *comm, const tc_hint **hints_p);
 } tc_capi;
 
 #endif

@@ -261,6 +261,8 @@ static const tc_capi table = {
     .work_result = tc_work_result,
     .work_on_end = tc_work_on_end,
     .work_wait = tc_work_wait,
+    .comm_abort_process = tc_comm_abort_process,
+    .comm_hints = tc_comm_hints,
 };
 
 int

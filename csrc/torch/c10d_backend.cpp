@@ -9,9 +9,9 @@ using c10d::OpType;
 TorchCommsBackend::TorchCommsBackend(std::shared_ptr<Comm> comm,
                                      std::chrono::milliseconds timeout)
     : Backend(core->comm_rank(comm->peek()), core->comm_size(comm->peek())),
-      comm_(std::move(comm)), options_(c10::make_intrusive<BackendOptions>(timeout))
+      comm_(std::move(comm)),
+      options_(c10::make_intrusive<BackendOptions>(comm_->peek(), timeout))
 {
-    options_->group_name = core->comm_name(comm_->peek());
     auto done = c10::make_intrusive<TorchCommsWork>(rank_, OpType::UNKNOWN,
                                                     TorchCommsWork::Event{}, 0, 0);
     done->begin(nullptr, {}, {});
@@ -29,15 +29,13 @@ TorchCommsBackend::getBackendName() const
 c10::intrusive_ptr<c10d::Backend::Options>
 TorchCommsBackend::getBackendOptions()
 {
-    return c10::make_intrusive<BackendOptions>(*options_);
+    return options_->for_child();
 }
 
 void
 TorchCommsBackend::setTimeout(std::chrono::milliseconds timeout)
 {
-    TORCH_CHECK_VALUE(timeout.count() > 0, "timeout must be positive, but got ",
-                      timeout.count(), " ms");
-    options_->timeout = timeout;
+    options_->set_limit(timeout);
 }
 
 /* c10d finalizes through its list of communicators and then once more here, for each
@@ -45,6 +43,9 @@ TorchCommsBackend::setTimeout(std::chrono::milliseconds timeout)
 void
 TorchCommsBackend::shutdown()
 {
+    if (comm_->is_lost()) {
+        return;
+    }
     tc_error err = {};
     SignalWatch watch;
     tc_status status = core->comm_finalize(comm_->get(), watch.get(), &err);
@@ -62,7 +63,9 @@ TorchCommsBackend::shutdown()
 void
 TorchCommsBackend::abort()
 {
-    core->comm_abort(comm_->get());
+    if (!comm_->is_lost()) {
+        core->comm_abort(comm_->get());
+    }
 }
 
 c10d::ErrorType
@@ -78,31 +81,60 @@ TorchCommsBackend::getSequenceNumberForGroup()
     return sequence_;
 }
 
+namespace {
+
+/* The child's options: those of ours, and of any others what c10d wrote into them. */
+c10::intrusive_ptr<BackendOptions>
+options_of_child(const c10::intrusive_ptr<c10d::Backend::Options> &given,
+                 const BackendOptions &parent)
+{
+    auto *ours = dynamic_cast<BackendOptions *>(given.get());
+    auto options = ours != nullptr ? c10::make_intrusive<BackendOptions>(*ours)
+                                   : parent.for_child();
+
+    if (given) {
+        options->group_name = given->group_name;
+        options->timeout = given->timeout;
+    }
+    return options;
+}
+
+} // namespace
+
 c10::intrusive_ptr<c10d::Backend>
 TorchCommsBackend::split(const c10::intrusive_ptr<c10d::Store> & /* not needed */,
                          const std::vector<int> &ranks,
                          const c10::intrusive_ptr<Options> &opts)
 {
+    auto options = options_of_child(opts, *options_);
     std::vector<int32_t> list(ranks.begin(), ranks.end());
+    auto hints = options->all_hints();
+    std::vector<tc_hint> hint_list;
+    tc_split_options split = {};
     SignalWatch watch;
-    tc_split_options options = {};
     tc_comm *child = nullptr;
     tc_error err = {};
-    std::string name = opts ? opts->group_name : std::string();
-    auto timeout = opts ? opts->timeout : options_->timeout;
 
-    if (name.empty()) {
-        name = std::string(core->comm_name(comm_->get())) + "_split";
+    if (!opts || options->group_name.empty()) {
+        options->group_name = std::string(core->comm_name(comm_->get())) + "_split";
     }
+    for (const auto &hint : hints) {
+        hint_list.push_back({hint.first.c_str(), hint.second.c_str()});
+    }
+    /* Not NULL: without hints the child has none. */
+    hint_list.reserve(1);
     /* Who joins no child is given the list of others, or none. */
     bool joins = std::find(list.begin(), list.end(), rank_) != list.end();
 
-    options.ranks = list.data();
-    options.rank_count = joins ? static_cast<int32_t>(list.size()) : 0;
-    options.name = name.c_str();
-    options.timeout_ns = to_ns(timeout);
-    options.interrupt = *watch.get();
-    tc_status status = core->comm_split(comm_->get(), &options, &child, &err);
+    split.ranks = list.data();
+    split.rank_count = joins ? static_cast<int32_t>(list.size()) : 0;
+    split.name = options->group_name.c_str();
+    split.timeout_ns = to_ns(options->child_limit());
+    split.abort_process = &options->abort_process;
+    split.hints = hint_list.data();
+    split.hint_count = hint_list.size();
+    split.interrupt = *watch.get();
+    tc_status status = core->comm_split(comm_->get(), &split, &child, &err);
     if (status != TC_OK) {
         throw_error(status, err);
     }
@@ -110,9 +142,26 @@ TorchCommsBackend::split(const c10::intrusive_ptr<c10d::Store> & /* not needed *
         return nullptr;
     }
     tc_py_hold *hold = core->comm_hold(core_ctx, child);
-    TORCH_CHECK(hold != nullptr, "no memory for communicator '", name, "'");
-    return c10::make_intrusive<TorchCommsBackend>(std::make_shared<Comm>(hold),
-                                                  timeout);
+    TORCH_CHECK(hold != nullptr, "no memory for communicator '", options->group_name,
+                "'");
+    auto backend = c10::make_intrusive<TorchCommsBackend>(std::make_shared<Comm>(hold),
+                                                          options->child_limit());
+
+    backend->options_->store = options->store;
+    for (int rank : ranks) {
+        backend->options_->global_ranks_in_group.push_back(global_rank(rank));
+    }
+    return backend;
+}
+
+/* Of a rank of this group; known to be another where c10d has said so. */
+uint64_t
+TorchCommsBackend::global_rank(int rank) const
+{
+    const auto &known = options_->global_ranks_in_group;
+    auto place = static_cast<size_t>(rank);
+
+    return place < known.size() ? known[place] : place;
 }
 
 /* Arguments ------------------------------------------------------------------------ */
@@ -398,6 +447,37 @@ TorchCommsBackend::gather(std::vector<Tensors> &outputs, Tensors &inputs,
     return issue.finish();
 }
 
+/* Came to c10d with its hooks. */
+#ifdef C10D_BACKEND_HAS_HOOKS
+TorchCommsBackend::WorkPtr
+TorchCommsBackend::gather_single(at::Tensor &output, at::Tensor &input,
+                                 const c10d::GatherOptions &opts)
+{
+    Issue issue(this, {OpType::GATHER, "gather_single", opts.asyncOp, opts.timeout});
+    at::Tensor in = issue.read(input);
+    tc_call call = make_call(TC_OP_GATHER_SINGLE, in);
+
+    if (opts.rootRank == rank_) {
+        check(output);
+        check_whole(output, in, size_, "output");
+        at::Tensor out = issue.write(output);
+
+        /* In place: the input is this rank's part of the output. */
+        if (touch({out}, {in}, rank_) && in.nbytes() > 0 &&
+            in.const_data_ptr() !=
+                static_cast<const char *>(out.const_data_ptr()) + rank_ * in.nbytes()) {
+            in = issue.read(in.clone());
+        }
+        call.out_blocks = even_blocks(out, count_of(in));
+    }
+    call.root = static_cast<int32_t>(opts.rootRank);
+    call.count = count_of(in);
+    call.in = in.const_data_ptr();
+    issue.run(&call);
+    return issue.finish();
+}
+#endif
+
 /* Scatters ------------------------------------------------------------------------- */
 
 TorchCommsBackend::WorkPtr
@@ -582,6 +662,7 @@ TorchCommsBackend::alltoall_base(at::Tensor &output, at::Tensor &input,
     if (touch({out}, {in}, -1)) {
         in = issue.read(in.clone());
     }
+    issue.note_splits(input_splits, output_splits);
     split_rows(in, input_splits, size_, "input", &in_blocks);
     split_rows(out, output_splits, size_, "output", &out_blocks);
     if (even) {

@@ -4,15 +4,9 @@
 #define TC_TORCH_C10D_BACKEND_H
 
 #include "torch/c10d_issue.h"
+#include "torch/c10d_options.h"
 
 namespace torchcomms {
-
-struct BackendOptions : c10d::Backend::Options {
-    explicit BackendOptions(std::chrono::milliseconds limit = std::chrono::seconds(600))
-        : Options("torchcomms", limit)
-    {
-    }
-};
 
 /* What start_coalescing has gathered. */
 struct Coalesced {
@@ -89,6 +83,11 @@ class TorchCommsBackend : public c10d::Backend {
     WorkPtr
     gather(std::vector<Tensors> &outputs, Tensors &inputs,
            const c10d::GatherOptions &opts) override;
+#ifdef C10D_BACKEND_HAS_HOOKS
+    WorkPtr
+    gather_single(at::Tensor &output, at::Tensor &input,
+                  const c10d::GatherOptions &opts) override;
+#endif
     WorkPtr
     scatter(Tensors &outputs, std::vector<Tensors> &inputs,
             const c10d::ScatterOptions &opts) override;
@@ -142,7 +141,7 @@ class TorchCommsBackend : public c10d::Backend {
     std::chrono::milliseconds
     timeout() const
     {
-        return options_->timeout;
+        return options_->limit();
     }
     Coalesced *
     coalesced()
@@ -160,6 +159,8 @@ class TorchCommsBackend : public c10d::Backend {
     check(const at::Tensor &tensor) const;
     std::string
     title(const char *operation) const;
+    uint64_t
+    global_rank(int rank) const;
 
   private:
     Tensors

@@ -170,6 +170,38 @@ Issue::note(const at::Tensor &tensor)
     }
 }
 
+void
+Issue::note_splits(const std::vector<int64_t> &inputs,
+                   const std::vector<int64_t> &outputs)
+{
+    if (C10_UNLIKELY(profiled_)) {
+        input_splits_ = inputs;
+        output_splits_ = outputs;
+    }
+}
+
+/* One event for each operation; it lasts to the next or to the end of the call. */
+void
+Issue::announce(const tc_call &call)
+{
+    bool p2p = call.kind == TC_OP_SEND || call.kind == TC_OP_RECV;
+    CommsDetails details = {};
+
+    details.sequence = static_cast<int64_t>(backend_->sequence()) + (p2p ? 0 : 1);
+    details.p2p = p2p;
+    details.async = how_.async;
+    details.inputs.assign(inputs_.begin() + announced_inputs_, inputs_.end());
+    details.outputs.assign(outputs_.begin() + announced_outputs_, outputs_.end());
+    details.input_splits = input_splits_;
+    details.output_splits = output_splits_;
+    announced_inputs_ = inputs_.size();
+    announced_outputs_ = outputs_.size();
+    const auto &tensors = details.inputs.empty() ? details.outputs : details.inputs;
+    details.dtype = tensors.empty() ? at::kByte : tensors[0].scalar_type();
+    event_.reset();
+    event_ = std::make_unique<ParamComms>(*backend_, call, details);
+}
+
 at::Tensor
 Issue::read(const at::Tensor &tensor)
 {
@@ -272,6 +304,9 @@ Issue::run(tc_call *call)
     tc_error err = {};
 
     call->async = !inline_wait_;
+    if (C10_UNLIKELY(profiled_) && call->kind != TC_OP_BATCH) {
+        announce(*call);
+    }
     tc_status status =
         core->comm_issue(backend_->comm().get(), call, timeout_ns_, &work, &err);
     if (status == TC_PENDING && inline_wait_) {
@@ -303,6 +338,9 @@ Issue::move_to(Coalesced *batch, const tc_call &call)
 {
     tc_p2p entry = {};
 
+    if (C10_UNLIKELY(profiled_)) {
+        announce(call);
+    }
     entry.kind = call.kind;
     entry.dtype = call.dtype;
     entry.peer = call.root;

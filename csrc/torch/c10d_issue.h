@@ -4,6 +4,7 @@
 #define TC_TORCH_C10D_ISSUE_H
 
 #include "torch/c10d_work.h"
+#include "torch/param_comms.h"
 #include "torch/tensor.h"
 
 namespace torchcomms {
@@ -82,6 +83,9 @@ class Issue {
     /* Shown by the profiler as an input. */
     void
     note(const at::Tensor &tensor);
+    void
+    note_splits(const std::vector<int64_t> &inputs,
+                const std::vector<int64_t> &outputs);
     /* Instead of `run`, for a send or recv of a batch; `take_from` is the way back. */
     void
     move_to(Coalesced *batch, const tc_call &call);
@@ -99,6 +103,8 @@ class Issue {
     stage(const at::Tensor &tensor, bool fill);
     Keep *
     keep();
+    void
+    announce(const tc_call &call);
 
     TorchCommsBackend *backend_;
     How how_;
@@ -111,7 +117,13 @@ class Issue {
     std::vector<Copy> copies_;
     std::vector<c10::intrusive_ptr<TorchCommsWork>> parts_;
     std::vector<at::Tensor> outputs_;
-    std::vector<at::Tensor> inputs_; /* for the profiler */
+    /* For the profiler, and how many of them an earlier operation had. */
+    std::vector<at::Tensor> inputs_;
+    std::vector<int64_t> input_splits_;
+    std::vector<int64_t> output_splits_;
+    size_t announced_inputs_ = 0;
+    size_t announced_outputs_ = 0;
+    std::unique_ptr<ParamComms> event_;
 };
 
 /* Whether a written range touches another; `own` is the place of this rank's block,

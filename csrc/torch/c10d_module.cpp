@@ -58,10 +58,39 @@ wrap(const py::object &comm)
 c10::intrusive_ptr<TorchCommsBackend>
 create(const std::string &backend, const std::string &name,
        const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,
-       std::chrono::milliseconds timeout)
+       std::chrono::milliseconds timeout, std::vector<uint64_t> global_ranks)
 {
-    return c10::make_intrusive<TorchCommsBackend>(
+    auto made = c10::make_intrusive<TorchCommsBackend>(
         create_comm(backend, name, store, rank, size, timeout), timeout);
+
+    made->own_options()->global_ranks_in_group = std::move(global_ranks);
+    return made;
+}
+
+/* As CommOptions: the environment, as it is now, gives the default. */
+c10::intrusive_ptr<BackendOptions>
+make_options()
+{
+    auto options = c10::make_intrusive<BackendOptions>();
+
+    options->abort_process = py::module_::import("torchcomms._core")
+                                 .attr("_option")("TORCHCOMM_ABORT_ON_ERROR")
+                                 .cast<bool>();
+    return options;
+}
+
+c10::intrusive_ptr<BackendOptions>
+copy_options(const BackendOptions &options)
+{
+    return c10::make_intrusive<BackendOptions>(options);
+}
+
+/* Read-only, so that nobody writes into what is a copy. */
+py::object
+show_hints(const BackendOptions &options)
+{
+    return py::module_::import("types").attr("MappingProxyType")(
+        py::cast(options.hints));
 }
 
 bool
@@ -105,7 +134,22 @@ PYBIND11_MODULE(_backend_wrapper, m)
     py::module_::import("torch._C._distributed_c10d");
     py::class_<BackendOptions, c10d::Backend::Options,
                c10::intrusive_ptr<BackendOptions>>(m, "_BackendWrapperOptions")
-        .def(py::init<>());
+        .def(py::init(&make_options))
+        .def("__copy__", &copy_options)
+        .def("__deepcopy__", [](const BackendOptions &options,
+                                const py::dict &) { return copy_options(options); })
+        .def_readonly("backend", &BackendOptions::backend)
+        .def_readwrite("abort_process_on_timeout_or_error",
+                       &BackendOptions::abort_process)
+        .def_property("timeout", &BackendOptions::limit, &BackendOptions::set_limit,
+                      "Of operations; `_timeout` is c10d's field.")
+        .def_readwrite("is_high_priority_stream", &BackendOptions::high_priority)
+        .def_readwrite("store", &BackendOptions::store)
+        .def_property(
+            "hints", &show_hints,
+            [](BackendOptions &options, std::map<std::string, std::string> hints) {
+                options.hints = std::move(hints);
+            });
     py::class_<TorchCommsWork, c10d::Work, c10::intrusive_ptr<TorchCommsWork>>(
         m, "WorkWrapper");
     py::class_<TorchCommsBackend, c10d::Backend, c10::intrusive_ptr<TorchCommsBackend>>(
@@ -118,6 +162,6 @@ PYBIND11_MODULE(_backend_wrapper, m)
         .def("get_comm", &get_comm,
              "The one TorchComm of the communicator behind this backend.");
     m.def("_create", &create, py::arg("backend"), py::arg("name"), py::arg("store"),
-          py::arg("rank"), py::arg("size"), py::arg("timeout"),
+          py::arg("rank"), py::arg("size"), py::arg("timeout"), py::arg("global_ranks"),
           "A backend over a new communicator; nothing is read from the environment.");
 }

@@ -20,7 +20,7 @@ TorchCommsBackend::p2p(Tensors &tensors, tc_op_kind kind, int peer, int tag)
     const char *name = sends                   ? "send"
                        : peer == TC_ANY_SOURCE ? "recvAnySource"
                                                : "recv";
-    Issue issue(this, {type, name, true, options_->timeout});
+    Issue issue(this, {type, name, true, options_->limit()});
     at::Tensor memory = sends ? issue.read(tensors[0]) : issue.write(tensors[0]);
     tc_call call = {};
 
@@ -83,7 +83,7 @@ TorchCommsBackend::endCoalescing()
     if (batch->entries.empty() && batch->works.empty()) {
         return done();
     }
-    Issue issue(this, {OpType::COALESCED, "coalesced", true, options_->timeout});
+    Issue issue(this, {OpType::COALESCED, "coalesced", true, options_->limit()});
     if (!batch->entries.empty()) {
         tc_call call = {};
 
@@ -164,7 +164,7 @@ void
 TorchCommsBackend::monitoredBarrier(const c10d::BarrierOptions &opts,
                                     bool wait_all_ranks)
 {
-    auto timeout = opts.timeout.count() > 0 ? opts.timeout : options_->timeout;
+    auto timeout = opts.timeout.count() > 0 ? opts.timeout : options_->limit();
     int32_t barrier = barriers_++;
     tc_comm *comm = comm_->get();
     std::vector<int> passed, missing;

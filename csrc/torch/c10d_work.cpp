@@ -93,7 +93,7 @@ TorchCommsWork::TorchCommsWork(int rank, c10d::OpType type, const Event &event,
 TorchCommsWork::~TorchCommsWork()
 {
     /* At exit, and in a forked child, the core's objects are not ours to touch. */
-    if (!is_closed() && generation_ == core->generation()) {
+    if (!is_closed() && !is_foreign()) {
         for (tc_work *work : works_) {
             core->work_release(work);
         }
@@ -215,6 +215,9 @@ TorchCommsWork::settle()
     if (settled_.load(std::memory_order_acquire)) {
         return true;
     }
+    if (is_foreign()) {
+        return false;
+    }
     std::unique_lock<std::mutex> lock(mutex_);
     if (settled_.load(std::memory_order_relaxed)) {
         return true;
@@ -287,6 +290,9 @@ TorchCommsWork::wait(std::chrono::milliseconds timeout)
     tc_status left_with = TC_OK;
     tc_error err = {};
 
+    TORCH_CHECK_WITH(DistBackendError,
+                     settled_.load(std::memory_order_acquire) || !is_foreign(),
+                     "a work is waited for in a forked child of its process");
     if (!settled_.load(std::memory_order_acquire)) {
         std::lock_guard<std::mutex> lock(mutex_);
 
@@ -377,6 +383,8 @@ c10::intrusive_ptr<c10::ivalue::Future>
 TorchCommsWork::getFuture()
 {
     bool ended = settle();
+    TORCH_CHECK_WITH(DistBackendError, ended || !is_foreign(),
+                     "a future is asked for in a forked child of its work's process");
     std::unique_lock<std::mutex> lock(mutex_);
 
     if (!future_) {

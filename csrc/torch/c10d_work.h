@@ -103,6 +103,12 @@ class TorchCommsWork : public c10d::Work {
   private:
     friend class Dispatcher;
 
+    /* In a forked child, where the core's objects are not ours to touch. */
+    bool
+    is_foreign() const
+    {
+        return generation_ != core->generation();
+    }
     bool
     has_ended_locked() const;
     void

@@ -93,11 +93,14 @@ Comm::~Comm()
 }
 
 void
-Comm::refuse_fork() const
+Comm::refuse_use() const
 {
-    C10_THROW_ERROR(DistBackendError,
-                    std::string("communicator '") + core->comm_name(comm_) +
-                        "' is used in a forked child of the process that made it");
+    const char *where = is_closed() ? "at the end of its process"
+                                    : "in a forked child of the process that made it";
+
+    C10_THROW_ERROR(DistBackendError, std::string("communicator '") +
+                                          core->comm_name(comm_) + "' is used " +
+                                          where);
 }
 
 namespace {

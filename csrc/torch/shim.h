@@ -60,14 +60,21 @@ class Comm {
     operator=(const Comm &) = delete;
     ~Comm();
 
-    /* Refuses a child of the process that made it. */
+    /* Refuses a child of the process that made it, and a process that ends. */
     tc_comm *
     get() const
     {
-        if (generation_ != core->generation()) {
-            refuse_fork();
+        if (is_lost()) {
+            refuse_use();
         }
         return comm_;
+    }
+
+    /* Whether there is nothing left to leave: the process is another, or at its end. */
+    bool
+    is_lost() const
+    {
+        return is_closed() || generation_ != core->generation();
     }
 
     /* For queries, which a forked child may make too. */
@@ -79,7 +86,7 @@ class Comm {
 
   private:
     [[noreturn]] void
-    refuse_fork() const;
+    refuse_use() const;
 
     tc_py_hold *hold_;
     tc_comm *comm_;
