@@ -105,8 +105,9 @@ touch(const std::vector<at::Tensor> &written, const std::vector<at::Tensor> &rea
 /* Issue ---------------------------------------------------------------------------- */
 
 Issue::Issue(TorchCommsBackend *backend, const How &how, size_t operations)
-    : backend_(backend), how_(how), profiled_(at::hasCallbacks()),
-      inline_wait_(!how.async && operations == 1 && !profiled_ &&
+    : backend_(backend), how_(how),
+      profile_(at::hasCallbacks() ? std::make_unique<Profile>() : nullptr),
+      inline_wait_(!how.async && operations == 1 && profile_ == nullptr &&
                    backend->coalesced() == nullptr),
       timeout_ns_(to_ns(how.timeout.count() > 0 ? how.timeout : backend->timeout()))
 {
@@ -165,8 +166,8 @@ Issue::stage(const at::Tensor &tensor, bool fill)
 void
 Issue::note(const at::Tensor &tensor)
 {
-    if (C10_UNLIKELY(profiled_)) {
-        inputs_.push_back(tensor);
+    if (C10_UNLIKELY(profile_ != nullptr)) {
+        profile_->inputs.push_back(tensor);
     }
 }
 
@@ -174,9 +175,9 @@ void
 Issue::note_splits(const std::vector<int64_t> &inputs,
                    const std::vector<int64_t> &outputs)
 {
-    if (C10_UNLIKELY(profiled_)) {
-        input_splits_ = inputs;
-        output_splits_ = outputs;
+    if (C10_UNLIKELY(profile_ != nullptr)) {
+        profile_->input_splits = inputs;
+        profile_->output_splits = outputs;
     }
 }
 
@@ -185,21 +186,23 @@ void
 Issue::announce(const tc_call &call)
 {
     bool p2p = call.kind == TC_OP_SEND || call.kind == TC_OP_RECV;
+    const auto &inputs = profile_->inputs;
     CommsDetails details = {};
 
     details.sequence = static_cast<int64_t>(backend_->sequence()) + (p2p ? 0 : 1);
     details.p2p = p2p;
     details.async = how_.async;
-    details.inputs.assign(inputs_.begin() + announced_inputs_, inputs_.end());
-    details.outputs.assign(outputs_.begin() + announced_outputs_, outputs_.end());
-    details.input_splits = input_splits_;
-    details.output_splits = output_splits_;
-    announced_inputs_ = inputs_.size();
-    announced_outputs_ = outputs_.size();
+    details.inputs.assign(inputs.begin() + profile_->announced_inputs, inputs.end());
+    details.outputs.assign(outputs_.begin() + profile_->announced_outputs,
+                           outputs_.end());
+    details.input_splits = profile_->input_splits;
+    details.output_splits = profile_->output_splits;
+    profile_->announced_inputs = inputs.size();
+    profile_->announced_outputs = outputs_.size();
     const auto &tensors = details.inputs.empty() ? details.outputs : details.inputs;
     details.dtype = tensors.empty() ? at::kByte : tensors[0].scalar_type();
-    event_.reset();
-    event_ = std::make_unique<ParamComms>(*backend_, call, details);
+    profile_->event.reset();
+    profile_->event = std::make_unique<ParamComms>(*backend_, call, details);
 }
 
 at::Tensor
@@ -304,7 +307,7 @@ Issue::run(tc_call *call)
     tc_error err = {};
 
     call->async = !inline_wait_;
-    if (C10_UNLIKELY(profiled_) && call->kind != TC_OP_BATCH) {
+    if (C10_UNLIKELY(profile_ != nullptr) && call->kind != TC_OP_BATCH) {
         announce(*call);
     }
     tc_status status =
@@ -338,7 +341,7 @@ Issue::move_to(Coalesced *batch, const tc_call &call)
 {
     tc_p2p entry = {};
 
-    if (C10_UNLIKELY(profiled_)) {
+    if (C10_UNLIKELY(profile_ != nullptr)) {
         announce(call);
     }
     entry.kind = call.kind;
@@ -375,8 +378,13 @@ Issue::finish()
         run_copies(copies_);
         return nullptr;
     }
-    std::string title = profiled_ ? backend_->title(how_.title) : std::string();
-    TorchCommsWork::Event event = {profiled_ ? title.c_str() : nullptr, &inputs_};
+    std::string title;
+    TorchCommsWork::Event event = {};
+
+    if (C10_UNLIKELY(profile_ != nullptr)) {
+        title = backend_->title(how_.title);
+        event = {title.c_str(), &profile_->inputs};
+    }
     auto work = c10::make_intrusive<TorchCommsWork>(
         backend_->getRank(), how_.type, event, backend_->sequence(), timeout_ns_);
     for (tc_work *pending : works_) {

@@ -99,6 +99,16 @@ class Issue {
     finish();
 
   private:
+    /* Of the profiler: tensors of all operations, and how many earlier ones had. */
+    struct Profile {
+        std::vector<at::Tensor> inputs;
+        std::vector<int64_t> input_splits;
+        std::vector<int64_t> output_splits;
+        size_t announced_inputs = 0;
+        size_t announced_outputs = 0;
+        std::unique_ptr<ParamComms> event;
+    };
+
     at::Tensor
     stage(const at::Tensor &tensor, bool fill);
     Keep *
@@ -108,7 +118,7 @@ class Issue {
 
     TorchCommsBackend *backend_;
     How how_;
-    bool profiled_;
+    std::unique_ptr<Profile> profile_; /* NULL while no profiler runs */
     bool inline_wait_;
     uint64_t timeout_ns_;
     Keep *keep_ = nullptr;
@@ -117,13 +127,6 @@ class Issue {
     std::vector<Copy> copies_;
     std::vector<c10::intrusive_ptr<TorchCommsWork>> parts_;
     std::vector<at::Tensor> outputs_;
-    /* For the profiler, and how many of them an earlier operation had. */
-    std::vector<at::Tensor> inputs_;
-    std::vector<int64_t> input_splits_;
-    std::vector<int64_t> output_splits_;
-    size_t announced_inputs_ = 0;
-    size_t announced_outputs_ = 0;
-    std::unique_ptr<ParamComms> event_;
 };
 
 /* Whether a written range touches another; `own` is the place of this rank's block,
