@@ -164,7 +164,8 @@ void
 TorchCommsBackend::monitoredBarrier(const c10d::BarrierOptions &opts,
                                     bool wait_all_ranks)
 {
-    auto timeout = opts.timeout.count() > 0 ? opts.timeout : options_->limit();
+    /* Zero is a limit, too. */
+    auto timeout = opts.timeout.count() >= 0 ? opts.timeout : options_->limit();
     int32_t barrier = barriers_++;
     tc_comm *comm = comm_->get();
     std::vector<int> passed, missing;
@@ -200,7 +201,9 @@ TorchCommsBackend::monitoredBarrier(const c10d::BarrierOptions &opts,
                          " ms.\n Successfully processed ranks: ", list_ranks(passed));
         tc_status status =
             pass_token(comm, TC_OP_RECV, rank, arrival_tag(barrier),
-                       wait_all_ranks ? limit_ns : limit_ns - used_ns, &err);
+                       wait_all_ranks ? std::max<uint64_t>(limit_ns, 1)
+                                      : limit_ns - used_ns,
+                       &err);
         if (status == TC_INTERRUPTED) {
             throw_error(status, err);
         }

@@ -135,3 +135,14 @@ def test_monitored_barrier_names_who_is_missing(fresh, wait_all, wanted):
     texts = fresh(3).run(monitored, wait_all)
     assert wanted in texts[0]
     assert "monitoredBarrier in 300 ms" in texts[0]
+
+
+def no_time(me):
+    with world(me) as group:
+        if me.rank == 0:
+            with pytest.raises(RuntimeError, match="timed out in monitoredBarrier"):
+                group.monitored_barrier(timedelta(0))
+
+
+def test_a_monitored_barrier_without_any_time(ranks):
+    ranks(2).run(no_time)
