@@ -8,6 +8,8 @@ import os
 import pathlib
 import re
 import signal
+import warnings
+from datetime import timedelta
 
 import pytest
 import torch
@@ -340,3 +342,29 @@ def wait_for_the_end(me, door, how):
     with pytest.raises(RuntimeError) as caught:
         dist.all_reduce(torch.ones(3))
     return str(caught.value)
+
+
+def broken(me, door):
+    """A group that broke is destroyed like any other, and torch forgets it."""
+    with DOORS[door](me, name="first"):
+        pair = dist.new_group([0, 1], timeout=timedelta(seconds=0.5))
+        if me.rank == 0:
+            with pytest.raises(dist.DistBackendError, match="timed out"):
+                dist.barrier(group=pair)
+        dist.barrier()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            dist.destroy_process_group()
+        assert not dist.is_initialized()
+    with DOORS[door](me, name="second"):
+        assert sum_in(None, me) == 3
+    return [str(w.message) for w in caught]
+
+
+def test_a_broken_group_by_name_is_destroyed(ranks):
+    ranks(2).run(broken, "name")
+
+
+def test_a_broken_group_by_the_switch_is_destroyed_with_a_warning(ranks):
+    for texts in ranks(2).run(broken, "switch"):
+        assert any("timed out after 0.500 s" in text for text in texts), texts
