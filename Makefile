@@ -19,12 +19,13 @@ TORCHRUN := OMP_NUM_THREADS=1 $(PY) -m torch.distributed.run --standalone \
     --nproc-per-node 2
 
 index_argument = $(if $(filter -%,$(TORCH_INDEX)),$(TORCH_INDEX),$(addprefix --index-url ,$(TORCH_INDEX)))
+DOOR_TESTS = $(wildcard tests/multi/test_c10d_*.py) tests/unit/test_c10d_door.py
 C_FILES = $(shell find csrc tests -name '*.[ch]' -not -path '*/build/*')
 PY_FILES = setup.py _torchcomms_autoload.py torchcomms tests docs examples
 
 .DEFAULT_GOAL := help
 .PHONY: help env build demo test test-c test-sanitizers test-model test-python lint \
-    format docs clean distclean
+    test-torch test-door format docs clean distclean
 
 help:
 	@echo "make env             environment in $(VENV) with torch $(TORCH_VERSION)"
@@ -36,6 +37,8 @@ help:
 	@echo "make test-c          C tests and simulated plans"
 	@echo "make test-model      all interleavings of the slot protocol"
 	@echo "make test-python     pytest over the rest; PYTEST_ARGS='-k name'"
+	@echo "make test-torch      the c10d tests against another torch, given as"
+	@echo "                     TORCH_VERSION=2.14.1; not part of make test"
 	@echo "make format          clang-format and ruff over the tree"
 	@echo "make docs            docs/options.md from the option table"
 	@echo "make clean           removes what was built; distclean also $(VENV)"
@@ -62,7 +65,7 @@ demo: build
 	$(TORCHRUN) -m torchcomms.bench --against gloo
 
 # Warnings are errors in whatever a test target builds.
-lint test test-c test-sanitizers test-model test-python: export WERROR = 1
+lint test test-c test-sanitizers test-model test-python test-torch: export WERROR = 1
 
 # One after another, also under -j: each keeps all cores busy by itself, and the last
 # line is pytest's summary.
@@ -88,6 +91,16 @@ test-model:
 
 test-python: build
 	$(PYTEST) tests $(addprefix --ignore tests/,lint c sim model)
+
+# In an environment of its own, where the package is installed and not editable: the tree
+# keeps the shim for its own torch. So pytest is run as a program, which does not put the
+# tree before the installed package.
+test-torch:
+	@$(MAKE) --no-print-directory VENV=build/torch-$(TORCH_VERSION) test-door
+
+test-door: env
+	$(PIP) install --quiet --no-build-isolation --no-deps --force-reinstall .
+	$(VENV)/bin/pytest $(PYTEST_ARGS) $(DOOR_TESTS)
 
 lint: build
 	$(PYTEST) tests/lint

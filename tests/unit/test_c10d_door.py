@@ -2,6 +2,7 @@
 """How torch.distributed comes to know us: autoload, its absence, and shims that do not
 fit. Each in a process of its own, since `import torch` happens once."""
 
+import json
 import os
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import torchcomms
 ROOT = Path(torchcomms.__file__).parents[1]
 SHIM = f"_backend_wrapper{sysconfig.get_config_var('EXT_SUFFIX')}"
 MARK = b"torchcomms-shim-built-for:"
+OUR_AUTOLOAD = "_torchcomms_autoload"
 ENTRY = "[torch.backends]\ntorchcomms = _torchcomms_autoload:register\n"
 
 
@@ -191,6 +193,42 @@ def test_autoload_never_raises(site):
 
 
 def test_the_package_offers_both_entry_points():
-    text = (ROOT / "pyproject.toml").read_text()
+    text = (Path(__file__).parents[2] / "pyproject.toml").read_text()
     assert 'torchcomms = "_torchcomms_autoload:register"' in text
     assert '[project.entry-points."torch.backends"]' in text
+
+
+IMPORTED = """
+    import builtins, importlib.metadata, json, sys
+    scans = []
+    real = importlib.metadata.entry_points
+
+    def counted(**parameters):
+        scans.append(parameters)
+        return real(**parameters)
+
+    importlib.metadata.entry_points = counted
+    import torch
+    print(json.dumps([[n for n, m in sys.modules.items() if m], scans]))
+"""
+
+
+def test_what_import_torch_has_to_import_of_ours(site):
+    """Time is not asserted; what it is spent on is."""
+    with_us = json.loads(run(site, IMPORTED).stdout)
+    without = json.loads(
+        run(site, "import sys; sys.modules['torchcomms'] = None\n", IMPORTED,
+            TORCH_DEVICE_BACKEND_AUTOLOAD="0").stdout
+    )  # fmt: skip
+    added = set(with_us[0]) - set(without[0])
+    ours = {n for n in added if n.partition(".")[0] in ("torchcomms", OUR_AUTOLOAD)}
+    assert ours == {OUR_AUTOLOAD, "torchcomms"} | {
+        f"torchcomms.{name}"
+        for name in (
+            "_backend_wrapper", "_backends", "_bootstrap", "_c10d", "_comms", "_core",
+            "_enums", "_options", "hooks",
+        )
+    }  # fmt: skip
+    # Of others only what reads for which torch the shim was built.
+    assert added - ours <= {"mmap"}, added
+    assert with_us[1] == [{"group": "torch.backends"}]
