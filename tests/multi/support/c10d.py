@@ -55,24 +55,6 @@ DOORS = {"name": world, "switch": switched_world}
 
 
 @contextlib.contextmanager
-def switched_world(me, backend="ncclx", name="c10d"):
-    """The default group by the switch: torch calls new_comm."""
-    os.environ.update(RANK=str(me.rank), WORLD_SIZE=str(me.size))
-    with config.patch(use_torchcomms=True):
-        dist.init_process_group(
-            backend,
-            rank=me.rank,
-            world_size=me.size,
-            store=me.store(name),
-            timeout=LIMIT,
-        )
-        try:
-            yield dist.group.WORLD
-        finally:
-            dist.destroy_process_group()
-
-
-@contextlib.contextmanager
 def both(me):
     """Our default group, and a group of gloo over the same ranks."""
     with world(me) as ours:
