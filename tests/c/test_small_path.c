@@ -66,7 +66,7 @@ static const row rows[] = {
     {"broadcast 8 B, root", BROADCAST_CALL(0), 930, 6},
     {"broadcast 8 B, other", BROADCAST_CALL(1), 880, 6},
     {"send 8 B", MESSAGE_CALL(TC_OP_SEND, in), 850, 6},
-    {"recv 8 B", MESSAGE_CALL(TC_OP_RECV, out), 1010, 6},
+    {"recv 8 B", MESSAGE_CALL(TC_OP_RECV, out), 920, 6},
 };
 
 static void

@@ -127,6 +127,7 @@ hear(tc_native *comm, int32_t rank)
     if (rank < comm->size && rank != comm->rank &&
         tc_p2p_peer_get(comm, rank, &peer, NULL) == TC_OK) {
         peer->heard = true;
+        comm->p2p->heard_count++;
     }
 }
 
@@ -140,6 +141,9 @@ is_heard(const tc_native *comm, int32_t rank)
 void
 tc_p2p_peers_discover(tc_native *comm)
 {
+    if (comm->p2p->heard_count == comm->size - 1) {
+        return;
+    }
     for (int32_t base = 0; base < comm->size; base += 64) {
         uint64_t word = tc_load_acquire_u64(&comm->self->senders[base / 64]);
 
@@ -158,6 +162,9 @@ tc_p2p_peer_step(tc_native *comm, tc_p2p_peer *peer)
 {
     bool moved = peer->heard && tc_p2p_recv_step(comm, peer);
 
+    if (peer->sends.head == NULL && peer->offer_count == 0) {
+        return moved;
+    }
     return tc_p2p_send_step(comm, peer) || moved;
 }
 

@@ -138,6 +138,7 @@ typedef struct tc_p2p_state {
     tc_p2p_peer **peers; /* by rank; NULL until it is needed */
     int32_t *open; /* the ranks that are not NULL */
     int32_t open_count;
+    int32_t heard_count; /* peers with `heard` */
     uint32_t turn; /* which of them comes first in the next pass */
     tc_p2p_queue any;
     uint64_t orders;
