@@ -8,13 +8,16 @@
 #include "base/dtype.h"
 
 bool
-tc_native_fits_multicast(const tc_call *call, uint64_t *bytes_p)
+tc_native_fits_multicast(const tc_native *comm, const tc_call *call, uint64_t *bytes_p)
 {
-    if (call->kind != TC_OP_BROADCAST || call->count > TC_NATIVE_LEAST_PIECE) {
+    uint32_t slot = comm->segment->layout.lanes[TC_SHM_LANE_MCAST].slot_bytes;
+    uint32_t most = slot < TC_NATIVE_LEAST_PIECE ? slot : TC_NATIVE_LEAST_PIECE;
+
+    if (call->kind != TC_OP_BROADCAST || call->count > most) {
         return false; /* the count first: bytes of a huge one would overflow */
     }
     *bytes_p = call->count * tc_dtype_size(call->dtype);
-    return *bytes_p <= TC_NATIVE_LEAST_PIECE;
+    return *bytes_p <= most;
 }
 
 static bool

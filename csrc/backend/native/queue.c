@@ -342,9 +342,9 @@ try_alone_locked(tc_native *comm, tc_op *op)
 static const tc_native_path *
 pick_path(const tc_native *comm, const tc_call *call, uint64_t *bytes_p)
 {
-    return tc_native_fits_exchange(comm, call, bytes_p) ? &tc_native_exchange_path
-           : tc_native_fits_multicast(call, bytes_p)    ? &tc_native_multicast_path
-                                                        : &tc_native_plan_path;
+    return tc_native_fits_exchange(comm, call, bytes_p)    ? &tc_native_exchange_path
+           : tc_native_fits_multicast(comm, call, bytes_p) ? &tc_native_multicast_path
+                                                           : &tc_native_plan_path;
 }
 
 /* What only this backend can refuse; picks the path. */

@@ -212,7 +212,7 @@ tc_native_fits_exchange(const tc_native *comm, const tc_call *call, uint64_t *by
 
 /* The same for a broadcast of one piece. */
 bool
-tc_native_fits_multicast(const tc_call *call, uint64_t *bytes_p);
+tc_native_fits_multicast(const tc_native *comm, const tc_call *call, uint64_t *bytes_p);
 
 /* Breaks the communicator because a piece of `peer` is longer or shorter than this rank
  * expects. */
