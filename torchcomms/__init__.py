@@ -36,6 +36,9 @@ from torchcomms._core import (
     TorchWork,
 )
 from torchcomms._core import (
+    MemAllocator as MemAllocator,
+)
+from torchcomms._core import (
     OpName as OpName,
 )
 from torchcomms._core import (
@@ -46,6 +49,9 @@ from torchcomms._core import (
 )
 from torchcomms._core import (
     WorkStatus as WorkStatus,
+)
+from torchcomms._core import (
+    get_mem_allocator as get_mem_allocator,
 )
 from torchcomms._options import BatchP2POptions, CommOptions, Timeout
 

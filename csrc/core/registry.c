@@ -89,8 +89,9 @@ static const tc_backend defaults = {
     .detach = op_nothing,
 };
 
-/* Lays the given table over the defaults. `comm_abort`, `split_begin` and `split_end`
- * stay NULL where they are missing: the core answers "is it supported" from that. */
+/* Lays the given table over the defaults. `comm_abort`, `split_begin`, `split_end`
+ * and `memory_alloc` stay NULL where they are missing: the core answers "is it
+ * supported" from that. */
 static void
 complete_table(const tc_backend *given, tc_backend *full_p)
 {
@@ -116,6 +117,7 @@ complete_table(const tc_backend *given, tc_backend *full_p)
     TAKE(progress)
     TAKE(parking)
     TAKE(detach)
+    TAKE(memory_alloc)
 #undef TAKE
     for (size_t k = 0; k < sizeof(table.issue) / sizeof(table.issue[0]); k++) {
         full_p->issue[k] = table.issue[k] != NULL ? table.issue[k] : issue_unsupported;

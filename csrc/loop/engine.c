@@ -34,6 +34,7 @@
 struct tc_engine {
     tc_page *page;
     int page_fd;
+    tc_heap *heap;
     uint32_t *ours;
     pthread_mutex_t lock;
     tc_engine_source *sources;
@@ -85,10 +86,17 @@ tc_engine_create(tc_engine **engine_p, tc_error *err)
     if (status != TC_OK) {
         goto err_unmap;
     }
+    status = tc_heap_create(engine->page, &engine->heap, err);
+    if (status != TC_OK) {
+        goto err_page;
+    }
     pthread_mutex_init(&engine->lock, NULL);
     *engine_p = engine;
     return TC_OK;
 
+err_page:
+    tc_page_unmap(engine->page);
+    close(engine->page_fd);
 err_unmap:
     munmap(engine->ours, wipe_bytes);
 err_free:
@@ -295,6 +303,7 @@ tc_engine_destroy(tc_engine *engine)
         if (engine->running) {
             stop_thread(engine);
         }
+        tc_heap_close(engine->heap);
         tc_page_unmap(engine->page);
     }
     close(engine->page_fd);
@@ -313,6 +322,12 @@ int
 tc_engine_page_fd(const tc_engine *engine)
 {
     return engine->page_fd;
+}
+
+tc_heap *
+tc_engine_heap(const tc_engine *engine)
+{
+    return engine->heap;
 }
 
 bool

@@ -3,7 +3,7 @@
 #ifndef TC_LOOP_ENGINE_H
 #define TC_LOOP_ENGINE_H
 
-#include "loop/page.h"
+#include "loop/heap.h"
 
 typedef struct tc_engine tc_engine;
 
@@ -26,8 +26,8 @@ typedef struct tc_engine_source {
     struct tc_engine_source *next;
 } tc_engine_source;
 
-/* Makes the process page. One per process in the Python module, one per simulated rank
- * in C tests. */
+/* Makes the process page and its heap. One per process in the Python module, one per
+ * simulated rank in C tests. */
 tc_status
 tc_engine_create(tc_engine **engine_p, tc_error *err);
 
@@ -61,6 +61,10 @@ tc_engine_page(const tc_engine *engine);
 /* Its descriptor, to be handed to peers. */
 int
 tc_engine_page_fd(const tc_engine *engine);
+
+/* Memory that peers can map. Blocks outlive the engine. */
+tc_heap *
+tc_engine_heap(const tc_engine *engine);
 
 /* False in a forked child of the process that made it; one plain load. */
 bool

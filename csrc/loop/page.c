@@ -18,6 +18,7 @@ _Static_assert(sizeof(tc_bell) == 64, "the bell has a line of its own");
 _Static_assert(offsetof(tc_page, bell) == 64,
                "peers poll the first line, write the next");
 _Static_assert(sizeof(tc_ring_entry) == 64, "one line an entry");
+_Static_assert(sizeof(tc_heap_entry) == 32, "two entries a line");
 
 /* Field 22 of /proc/self/stat; 0 where it cannot be read. */
 static uint64_t

@@ -8,6 +8,19 @@
 #include "base/ring.h"
 #include "torchcomms/types.h"
 
+enum { TC_HEAP_REGIONS = 256 };
+
+/* A region of the owner's heap (heap.h) that a peer may map: its descriptor there, and
+ * how to recognise it. Invariant: `generation` is 0 while the entry is empty or being
+ * written, and no number is used twice. */
+typedef struct tc_heap_entry {
+    uint64_t generation;
+    uint64_t bytes;
+    uint64_t inode;
+    int32_t fd;
+    uint32_t unused;
+} tc_heap_entry;
+
 /* Layout shared between processes; sealed at this size.
  *
  * Invariants: `liveness` is 0 before the engine thread runs, then that thread's id, and
@@ -25,9 +38,10 @@ typedef struct tc_page {
     uint64_t pad[4];
     tc_bell bell; /* on a line of its own: peers write it */
     tc_ring ring;
+    tc_heap_entry regions[TC_HEAP_REGIONS];
 } tc_page;
 
-#define TC_PAGE_MAGIC 0x74637031u
+#define TC_PAGE_MAGIC 0x74637032u
 #define TC_PAGE_OWNER_DIED 0x40000000u /* FUTEX_OWNER_DIED */
 
 /* A plain load, cheap enough for a polling loop. */

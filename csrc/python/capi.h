@@ -87,6 +87,10 @@ typedef struct tc_capi {
 
     bool (*comm_abort_process)(const tc_comm *comm);
     size_t (*comm_hints)(const tc_comm *comm, const tc_hint **hints_p);
+    /* core/memory.h */
+    bool (*comm_has_memory)(const tc_comm *comm);
+    tc_status (*comm_memory_alloc)(const tc_comm *comm, uint64_t bytes,
+                                   tc_memory *memory_p, tc_error *err);
 } tc_capi;
 
 #endif

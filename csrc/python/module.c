@@ -144,6 +144,21 @@ module_is_backend_registered(PyObject *Py_UNUSED(module), PyObject *name)
     return text == NULL ? NULL : PyBool_FromLong(tc_registry_has(text));
 }
 
+PyDoc_STRVAR(get_mem_allocator_doc,
+             "get_mem_allocator($module, backend, /)\n--\n\n"
+             "The allocator of that backend, one MemAllocator in a process.\n"
+             "RuntimeError where the backend has none.");
+
+static PyObject *
+module_get_mem_allocator(PyObject *module, PyObject *backend)
+{
+    const char *text = PyUnicode_AsUTF8AndSize(backend, NULL);
+
+    return text == NULL
+               ? NULL
+               : tc_py_allocator_get(PyModule_GetState(module), text, TC_DEVICE_CPU);
+}
+
 PyDoc_STRVAR(
     new_comm_doc,
     "_new_comm($module, /, backend, name, device_type, device_index, rank, size, "
@@ -154,6 +169,7 @@ static PyMethodDef functions[] = {
     {"_new_comm", (PyCFunction)(void (*)(void))tc_py_new_comm,
      METH_FASTCALL | METH_KEYWORDS, new_comm_doc},
     {"_is_backend_registered", module_is_backend_registered, METH_O, registered_doc},
+    {"get_mem_allocator", module_get_mem_allocator, METH_O, get_mem_allocator_doc},
     {"_option", module_option, METH_O, option_doc},
     {"_at_exit", tc_py_at_exit, METH_NOARGS,
      "_at_exit($module, /)\n--\n\nLeaves what was not finalized; run at exit."},
@@ -276,7 +292,8 @@ add_types(PyObject *module, tc_py_state *state)
         add_type(module, &tc_py_work_spec, &state->work_type) != 0 ||
         add_type(module, &tc_py_batch_spec, &state->batch_type) != 0 ||
         add_type(module, &tc_py_p2p_spec, &state->p2p_type) != 0 ||
-        add_type(module, &tc_py_redop_spec, &state->redop_type) != 0) {
+        add_type(module, &tc_py_redop_spec, &state->redop_type) != 0 ||
+        add_type(module, &tc_py_allocator_spec, &state->allocator_type) != 0) {
         return -1;
     }
     return tc_py_redops_add(state);
@@ -295,7 +312,8 @@ module_exec(PyObject *module)
     }
     state->timedelta = import_from("datetime", "timedelta");
     state->done = tc_py_work_wrap(state, NULL);
-    if (state->timedelta == NULL || state->done == NULL) {
+    state->allocators = PyDict_New();
+    if (state->timedelta == NULL || state->done == NULL || state->allocators == NULL) {
         return -1;
     }
     return tc_py_capi_add(module, state);
@@ -311,6 +329,8 @@ module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->batch_type);
     Py_VISIT(state->p2p_type);
     Py_VISIT(state->redop_type);
+    Py_VISIT(state->allocator_type);
+    Py_VISIT(state->allocators);
     Py_VISIT(state->redop_enum);
     Py_VISIT(state->p2p_enum);
     Py_VISIT(state->done);
@@ -339,6 +359,8 @@ module_clear(PyObject *module)
     Py_CLEAR(state->done);
     Py_CLEAR(state->p2p_enum);
     Py_CLEAR(state->redop_enum);
+    Py_CLEAR(state->allocators);
+    Py_CLEAR(state->allocator_type);
     Py_CLEAR(state->redop_type);
     Py_CLEAR(state->p2p_type);
     Py_CLEAR(state->batch_type);

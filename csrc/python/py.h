@@ -42,6 +42,7 @@
     X(size) \
     X(abort_process) \
     X(store) \
+    X(shape) \
     X(is_neg) \
     X(is_conj) \
     X(dtype) \
@@ -87,6 +88,8 @@ typedef struct tc_py_state {
     PyTypeObject *batch_type;
     PyTypeObject *p2p_type;
     PyTypeObject *redop_type;
+    PyTypeObject *allocator_type;
+    PyObject *allocators; /* dict: a backend's name to its MemAllocator */
     PyObject *redop_enum; /* RedOpType */
     PyObject *p2p_enum; /* P2POpType */
     PyObject *done; /* the TorchWork of every operation that has succeeded */
@@ -165,6 +168,7 @@ extern PyType_Spec tc_py_work_spec;
 extern PyType_Spec tc_py_batch_spec;
 extern PyType_Spec tc_py_p2p_spec;
 extern PyType_Spec tc_py_redop_spec;
+extern PyType_Spec tc_py_allocator_spec;
 
 /* pyerror.c. Returns NULL; an exception that is set already stays. */
 PyObject *
@@ -240,6 +244,10 @@ tc_py_batch_create(tc_py_state *state, PyObject *comm);
 /* pyredop.c: the class attributes SUM, PRODUCT and so on */
 int
 tc_py_redops_add(tc_py_state *state);
+
+/* pymemory.c: the one MemAllocator of a backend, a new reference */
+PyObject *
+tc_py_allocator_get(tc_py_state *state, const char *backend, tc_device_type device);
 
 /* pylife.c */
 

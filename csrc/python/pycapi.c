@@ -4,6 +4,7 @@
 
 #include "base/atomic.h"
 #include "base/error.h"
+#include "core/memory.h"
 #include "python/capi.h"
 #include "python/py.h"
 
@@ -263,6 +264,8 @@ static const tc_capi table = {
     .work_wait = tc_work_wait,
     .comm_abort_process = tc_comm_abort_process,
     .comm_hints = tc_comm_hints,
+    .comm_has_memory = tc_comm_has_memory,
+    .comm_memory_alloc = tc_comm_memory_alloc,
 };
 
 int

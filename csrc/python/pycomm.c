@@ -441,6 +441,28 @@ comm_split(PyObject *obj, PyTypeObject *cls, PyObject *const *args, Py_ssize_t n
     return child;
 }
 
+PyDoc_STRVAR(
+    get_mem_allocator_doc,
+    "get_mem_allocator($self, /)\n--\n\n"
+    "The MemAllocator of the communicator's backend: tensors that the ranks of\n"
+    "a host can read in each other's memory. RuntimeError where the backend\n"
+    "has none.");
+
+static PyObject *
+comm_get_mem_allocator(PyObject *obj, PyObject *Py_UNUSED(none))
+{
+    tc_comm *comm = comm_of(obj);
+
+    return tc_py_allocator_get(tc_py_state_of(Py_TYPE(obj)), tc_comm_backend_name(comm),
+                               tc_comm_device(comm).type);
+}
+
+static PyObject *
+comm_mem_allocator(PyObject *obj, void *Py_UNUSED(closure))
+{
+    return comm_get_mem_allocator(obj, NULL);
+}
+
 PyDoc_STRVAR(batch_doc, "batch_op_create($self, /)\n--\n\n"
                         "An empty BatchSendRecv.");
 
@@ -500,9 +522,16 @@ static PyMethodDef methods[] = {
      is_abort_supported_doc},
     {"is_aborted", comm_is_aborted, METH_NOARGS, is_aborted_doc},
     {"split", (PyCFunction)(void (*)(void))comm_split, KEYWORDS, split_doc},
+    {"get_mem_allocator", comm_get_mem_allocator, METH_NOARGS, get_mem_allocator_doc},
     {"batch_op_create", comm_batch_op_create, METH_NOARGS, batch_doc},
     {"__copy__", comm_copy, METH_NOARGS, copy_doc},
     {"__deepcopy__", comm_deepcopy, METH_O, deepcopy_doc},
+    {0},
+};
+
+static PyGetSetDef properties[] = {
+    {"mem_allocator", comm_mem_allocator, NULL, "What get_mem_allocator() returns.",
+     NULL},
     {0},
 };
 
@@ -523,6 +552,7 @@ static PyType_Slot slots[] = {
     {Py_tp_repr, comm_repr},
     {Py_tp_methods, methods},
     {Py_tp_members, members},
+    {Py_tp_getset, properties},
     {0, NULL},
 };
 

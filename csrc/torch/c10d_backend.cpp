@@ -164,6 +164,39 @@ TorchCommsBackend::global_rank(int rank) const
     return place < known.size() ? known[place] : place;
 }
 
+/* Memory --------------------------------------------------------------------------- */
+
+/* Torch gives the index of a device and not its type. */
+bool
+TorchCommsBackend::supportsTensorAlloc(c10::DeviceIndex /* the CPU has one */)
+{
+    return core->comm_has_memory(comm_->peek());
+}
+
+at::Tensor
+TorchCommsBackend::allocateTensor(long size, at::TensorOptions options)
+{
+    TORCH_CHECK_VALUE(size >= 0, "size must not be negative, but got ", size);
+    TORCH_CHECK_VALUE(options.device().is_cpu(), "group '",
+                      core->comm_name(comm_->peek()),
+                      "' has no communicator for device ", options.device(),
+                      ": it takes CPU tensors");
+    auto count = static_cast<uint64_t>(size);
+    uint64_t each = options.dtype().itemsize();
+    tc_memory memory = {};
+    tc_error err = {};
+
+    TORCH_CHECK_VALUE(count <= UINT64_MAX / each, size, " elements of ",
+                      options.dtype(), " are more than any memory");
+    tc_status status =
+        core->comm_memory_alloc(comm_->get(), count * each, &memory, &err);
+    if (status != TC_OK) {
+        throw_error(status, err);
+    }
+    return at::from_blob(
+        memory.ptr, {size}, [memory](void *) { memory.release(memory.ctx); }, options);
+}
+
 /* Arguments ------------------------------------------------------------------------ */
 
 void

@@ -53,6 +53,10 @@ class TorchCommsBackend : public c10d::Backend {
     }
     uint64_t
     getSequenceNumberForGroup() override;
+    bool
+    supportsTensorAlloc(c10::DeviceIndex index) override;
+    at::Tensor
+    allocateTensor(long size, at::TensorOptions options = {}) override;
     c10::intrusive_ptr<Backend>
     split(const c10::intrusive_ptr<c10d::Store> &store, const std::vector<int> &ranks,
           const c10::intrusive_ptr<Options> &opts) override;

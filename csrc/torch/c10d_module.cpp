@@ -114,6 +114,12 @@ get_comm(const TorchCommsBackend &backend)
     return py::reinterpret_steal<py::object>(comm);
 }
 
+py::object
+get_mem_allocator(const TorchCommsBackend &backend)
+{
+    return get_comm(backend).attr("get_mem_allocator")();
+}
+
 } // namespace
 
 bool
@@ -160,7 +166,10 @@ PYBIND11_MODULE(_backend_wrapper, m)
         .def("_verify_work_timeout", &verify_timeout, py::arg("work"),
              py::arg("timeout"), "Whether the work was issued with this timeout.")
         .def("get_comm", &get_comm,
-             "The one TorchComm of the communicator behind this backend.");
+             "The one TorchComm of the communicator behind this backend.")
+        .def("get_mem_allocator", &get_mem_allocator,
+             "The MemAllocator of the communicator behind this backend.")
+        .def_property_readonly("mem_allocator", &get_mem_allocator);
     m.def("_create", &create, py::arg("backend"), py::arg("name"), py::arg("store"),
           py::arg("rank"), py::arg("size"), py::arg("timeout"), py::arg("global_ranks"),
           "A backend over a new communicator; nothing is read from the environment.");

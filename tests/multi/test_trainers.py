@@ -2,6 +2,7 @@
 """FSDP2 and DDP train over torchcomms as over gloo, and as one process does."""
 
 import contextlib
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -123,6 +124,16 @@ def check_close(result, other, tolerance):
     assert (result.parameters - other.parameters).norm() < tolerance * way
 
 
+def heap_bytes():
+    """Memory of this process's heap that is present."""
+    links = (f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd"))
+    return sum(
+        512 * os.stat(link).st_blocks
+        for link in links
+        if os.path.lexists(link) and "torchcomms-heap" in os.readlink(link)
+    )
+
+
 # FSDP2 --------------------------------------------------------------------------------
 
 
@@ -143,6 +154,15 @@ def fsdp2(me, policy=None):
 def hsdp(me):
     shape = (me.size // 2, 2)
     return sharded(init_device_mesh("cpu", shape, mesh_dim_names=("copy", "shard")))
+
+
+def fsdp2_from_the_group(me):
+    """Buffers of collectives are the backend's."""
+    model = fsdp2(me)
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            module.set_allocate_memory_from_process_group_for_comm(True)
+    return model
 
 
 @contextlib.contextmanager
@@ -219,6 +239,23 @@ def test_trains_by_the_switch(fresh, name, size):
     # New processes: DTensor keeps the first of equal meshes for ever, and by the switch
     # the groups behind it have other names than by name.
     fresh(size).run(by_switch, name)
+
+
+def with_memory_of_the_group(me):
+    with world(me):
+        backend = dist.group.WORLD._get_backend(torch.device("cpu"))
+        assert backend.supports_tensor_alloc(torch.device("cpu"))
+        before = heap_bytes()
+        ours = train_share(me, fsdp2_from_the_group(me))
+        assert heap_bytes() > before
+        theirs = train_share(me, fsdp2(me))
+    assert torch.equal(ours.losses, theirs.losses)
+    assert torch.equal(ours.parameters, theirs.parameters)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_fsdp2_trains_alike_in_memory_of_the_group(fresh, size):
+    fresh(size).run(with_memory_of_the_group)
 
 
 def scale(model, factor):

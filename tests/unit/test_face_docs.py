@@ -42,9 +42,10 @@ def test_every_public_object_has_its_place_in_the_pages():
     text = "\n".join(page.read_text() for page in PAGES)
     for name in torchcomms.__all__:
         assert name in text
-    for method in vars(torchcomms.TorchComm):
-        if not method.startswith("_"):
-            assert re.search(rf"`{method}\(", text), method
+    for name, member in vars(torchcomms.TorchComm).items():
+        if not name.startswith("_"):
+            shown = rf"`{name}\(" if callable(member) else f"`{name}`"
+            assert re.search(shown, text), name
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])

@@ -270,6 +270,14 @@ native_parking(void *ctx, tc_parking *parking)
     };
 }
 
+static tc_status
+native_memory_alloc(tc_engine *engine, tc_device device, uint64_t bytes,
+                    tc_memory *memory_p, tc_error *err)
+{
+    (void)device;
+    return tc_heap_alloc(tc_engine_heap(engine), bytes, memory_p, err);
+}
+
 static const tc_backend native = {
     .struct_size = sizeof(tc_backend),
     .abi = TC_BACKEND_ABI,
@@ -307,6 +315,7 @@ static const tc_backend native = {
     .progress = tc_native_progress,
     .parking = native_parking,
     .detach = tc_native_detach,
+    .memory_alloc = native_memory_alloc,
 };
 
 const tc_backend *

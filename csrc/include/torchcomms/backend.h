@@ -146,6 +146,14 @@ typedef struct tc_split {
 
 #define TC_SPLIT_BLOB_BYTES 512
 
+/* Memory that a backend made; `release(ctx)` gives it back, from any thread, also after
+ * its communicators and its engine are gone. */
+typedef struct tc_memory {
+    void *ptr;
+    void *ctx;
+    void (*release)(void *ctx);
+} tc_memory;
+
 /* Members are only ever appended; the core fills what an older backend lacks, and what
  * a backend leaves NULL, with "unsupported" or a harmless default. */
 typedef struct tc_backend {
@@ -184,6 +192,11 @@ typedef struct tc_backend {
     void (*parking)(void *comm, tc_parking *parking);
     /* From here on the operation must make progress without the caller's help. */
     void (*detach)(void *comm, tc_op *op);
+
+    /* Memory for buffers that serves this backend best, on `device`; belongs to no
+     * communicator. May be missing. */
+    tc_status (*memory_alloc)(struct tc_engine *engine, tc_device device,
+                              uint64_t bytes, tc_memory *memory_p, tc_error *err);
 } tc_backend;
 
 /* The symbol a backend in a shared library exports. */
