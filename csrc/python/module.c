@@ -165,12 +165,19 @@ PyDoc_STRVAR(
     "timeout, abort_process, store, hints)\n--\n\n"
     "What torchcomms.new_comm does once rank, size and store are known.");
 
+PyDoc_STRVAR(line_doc,
+             "_line_round_trip($module, fd, leads, /)\n--\n\n"
+             "Seconds that a bare cache line takes to another process and back. Two\n"
+             "processes call it at once on the same file of zeros, one leads; the\n"
+             "other gets 0. For benchmarks.");
+
 static PyMethodDef functions[] = {
     {"_new_comm", (PyCFunction)(void (*)(void))tc_py_new_comm,
      METH_FASTCALL | METH_KEYWORDS, new_comm_doc},
     {"_is_backend_registered", module_is_backend_registered, METH_O, registered_doc},
     {"get_mem_allocator", module_get_mem_allocator, METH_O, get_mem_allocator_doc},
     {"_option", module_option, METH_O, option_doc},
+    {"_line_round_trip", tc_py_line_round_trip, METH_VARARGS, line_doc},
     {"_at_exit", tc_py_at_exit, METH_NOARGS,
      "_at_exit($module, /)\n--\n\nLeaves what was not finalized; run at exit."},
     {0},

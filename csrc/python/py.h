@@ -263,6 +263,10 @@ tc_py_comm_leave(tc_py_state *state, tc_comm *comm);
 PyObject *
 tc_py_at_exit(PyObject *module, PyObject *none);
 
+/* pyline.c: for benchmarks */
+PyObject *
+tc_py_line_round_trip(PyObject *module, PyObject *args);
+
 /* pycapi.c: what the c10d shim is given, and what it holds */
 int
 tc_py_capi_add(PyObject *module, tc_py_state *state);

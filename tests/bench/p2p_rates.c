@@ -8,13 +8,12 @@
  *
  * The machine moves under a benchmark (engine facts, section 0): the round trip of a
  * bare cache line between the same two processes is printed beside each row. */
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#include "base/atomic.h"
 #include "base/clock.h"
+#include "base/line.h"
 #include "support/check.h"
 #include "support/ranks.h"
 
@@ -37,30 +36,14 @@ median(double *values, int count)
 }
 
 static double
-line_round_trip(const tc_test_rank *self)
+line_round_trip_us(const tc_test_rank *self)
 {
-    enum { TRIPS = 500, POLLS = 20000 };
-    uint32_t *line = self->ctx;
-    uint32_t *mine = line + 16 * self->rank;
-    uint32_t *theirs = line + 16 * (1 - self->rank);
-    uint32_t base = tc_load_relaxed_u32(mine);
-    uint64_t start = tc_clock_ns();
+    double ns;
+    tc_error err;
 
-    for (uint32_t i = 1; i <= TRIPS; i++) {
-        if (self->rank == 0) {
-            tc_store_release_u32(mine, base + i);
-        }
-        for (int poll = 1; tc_load_acquire_u32(theirs) != base + i; poll++) {
-            tc_cpu_relax();
-            if (poll % POLLS == 0) {
-                sched_yield(); /* the other may need this CPU */
-            }
-        }
-        if (self->rank == 1) {
-            tc_store_release_u32(mine, base + i);
-        }
-    }
-    return (double)(tc_clock_ns() - start) / 1000.0 / TRIPS;
+    CHECK(tc_line_round_trip(self->ctx, self->rank == 0, 60 * TC_NSEC_PER_SEC, &ns,
+                             &err) == TC_OK);
+    return ns / 1000.0;
 }
 
 static void
@@ -100,7 +83,7 @@ body(tc_test_rank *self)
         for (int round = 0; round < ROUNDS; round++) {
             uint64_t start;
 
-            lines[round] = line_round_trip(self);
+            lines[round] = line_round_trip_us(self);
             trip(comm, self->rank, buf, sizes[s]);
             start = tc_clock_ns();
             for (int i = 0; i < burst; i++) {
