@@ -3,11 +3,13 @@
 
 /* The memory traffic no algorithm can avoid, and one cache line handed over and back.
  * build: cc -O3 -march=native limit.c -o limit
- * prints JSON lines {"peer":"limit","op":..,"ranks":2,"bytes":..,"us_med":..} */
+ * usage: limit [BYTES ... | line]; without sizes 64 KiB to 64 MiB, `line` the line
+ * alone prints JSON lines {"peer":"limit","op":..,"ranks":2,"bytes":..,"us_med":..} */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -198,15 +200,58 @@ pin_to(int cpu)
     sched_setaffinity(0, sizeof(set), &set);
 }
 
-/* Any argument: the line round trip alone. */
+static int
+iterations(size_t bytes)
+{
+    size_t most = ((size_t)256 << 20) / bytes;
+
+    return most < 6 ? 6 : most > 20000 ? 20000 : (int)most;
+}
+
+static void
+measure_size(struct rank *self, size_t bytes)
+{
+    measure_bytes(self, "all_reduce", bytes, iterations(bytes), reduce_half);
+    measure_bytes(self, "copy", bytes, iterations(bytes), copy_all);
+}
+
+/* 0 where `text` is no size that can be measured. */
+static size_t
+parse_bytes(const char *text)
+{
+    char *end;
+    unsigned long long bytes = strtoull(text, &end, 10);
+
+    return *end == '\0' && bytes >= 2 * sizeof(float) && bytes <= MOST_BYTES ? bytes
+                                                                             : 0;
+}
+
+static void
+measure_sizes(struct rank *self, int count, char **texts)
+{
+    static const size_t usual[] = {65536, 1 << 20, 16 << 20, 64 << 20};
+
+    for (size_t i = 0; count == 0 && i < sizeof(usual) / sizeof(usual[0]); i++) {
+        measure_size(self, usual[i]);
+    }
+    for (int i = 0; i < count; i++) {
+        measure_size(self, parse_bytes(texts[i]));
+    }
+}
+
 int
 main(int argc, char **argv)
 {
-    static const size_t sizes[] = {65536, 1 << 20, 16 << 20, 64 << 20};
-    static const int iterations[] = {4000, 400, 20, 6};
+    bool line_only = argc == 2 && strcmp(argv[1], "line") == 0;
     struct rank self = {0};
 
-    (void)argv;
+    for (int i = 1; i < argc && !line_only; i++) {
+        if (parse_bytes(argv[i]) == 0) {
+            fprintf(stderr, "'%s' is neither `line` nor a size from 8 to %zu\n",
+                    argv[i], MOST_BYTES);
+            return 2;
+        }
+    }
     self.lines = map_shared(4096);
     self.shared = map_shared(2 * MOST_BYTES);
     memset(self.shared, 0, 2 * MOST_BYTES);
@@ -219,9 +264,8 @@ main(int argc, char **argv)
     self.dst = allocate(MOST_BYTES);
     barrier(&self);
     measure_line(&self);
-    for (size_t i = 0; argc == 1 && i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-        measure_bytes(&self, "all_reduce", sizes[i], iterations[i], reduce_half);
-        measure_bytes(&self, "copy", sizes[i], iterations[i], copy_all);
+    if (!line_only) {
+        measure_sizes(&self, argc - 1, argv + 1);
     }
     if (self.number == 0) {
         wait(NULL);
