@@ -5,9 +5,13 @@
 tensor of all_reduce, one rank's block of all_gather, reduce_scatter and all_to_all.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
+
+from torchcomms.bench.machine import last_level_cache
+from torchcomms.bench.settings import OFF, ON
 
 # Sums of small numbers, which every dtype holds exactly up to 40 ranks.
 _VALUES = 4
@@ -41,7 +45,9 @@ OPERATIONS = {
 }
 
 # Blocks that the busiest link carries: bytes times this, over the time, is the bus
-# bandwidth.
+# bandwidth. These are the factors of nccl-tests, which counts all ranks' blocks of
+# all_gather and its like as the size, where we count one: (n - 1) / n of n blocks.
+# A ping_pong carries its bytes twice, once there and once back.
 _TRAFFIC = {
     "there and back": lambda ranks: 2 * (ranks - 1) / ranks,
     "block": lambda ranks: 1 if ranks > 1 else 0,
@@ -70,24 +76,53 @@ def contribution(rank, block, count, dtype):
     return ((torch.arange(count) + 3 * rank + block) % _VALUES).to(dtype)
 
 
+# Below this a program finds its tensors in a cache, whoever measures.
+_ROTATE_FROM = 16 << 10
+_ROTATE_LEAST = 64 << 20
+_ROTATE_MOST = 256 << 20
+_MOST_PLACES = 4096  # each has a Python object for each contender
+
+
+def places_needed(footprint, nbytes, rotate):
+    """Sets of tensors to go round in, so that a cache holds none at its turn."""
+    if rotate == OFF or footprint == 0 or (rotate != ON and nbytes < _ROTATE_FROM):
+        return 1
+    total = min(max(2 * last_level_cache(), _ROTATE_LEAST), _ROTATE_MOST)
+    return min(math.ceil(total / footprint), _MOST_PLACES)
+
+
+@dataclass(frozen=True)
+class Place:
+    """One set of tensors of a case."""
+
+    input: torch.Tensor
+    output: torch.Tensor
+
+
 class Case:
     """The tensors of one operation at one size; all contenders work on the same."""
 
-    def __init__(self, operation, nbytes, dtype, rank, ranks):
+    def __init__(self, operation, nbytes, dtype, rank, ranks, rotate=OFF):
         self.operation = operation
         self.dtype = dtype
         self.rank, self.ranks = rank, ranks
         self.count = nbytes // dtype.itemsize
         self.nbytes = self.count * dtype.itemsize
         self.blocks_in = self._blocks(operation.in_blocks)
-        self.output = self._touched(self._blocks(operation.out_blocks))
-        if operation.in_place:
-            self.input = self.output
-        else:
-            self.input = self._touched(self.blocks_in)
+        blocks = self._blocks(operation.out_blocks)
+        if not operation.in_place:
+            blocks += self.blocks_in
+        needed = places_needed(blocks * self.nbytes, self.nbytes, rotate)
+        self.places = [self._place() for _ in range(needed)]
 
     def _blocks(self, blocks):
         return self.ranks if blocks == "ranks" else blocks
+
+    def _place(self):
+        output = self._touched(self._blocks(self.operation.out_blocks))
+        if self.operation.in_place:
+            return Place(output, output)
+        return Place(self._touched(self.blocks_in), output)
 
     def _touched(self, blocks):
         """A first touch costs more than a transfer, so it is done here."""
@@ -102,16 +137,17 @@ class Case:
             total = total + self._block(rank, block)
         return total
 
-    def fill(self):
-        self.output.zero_()
+    def fill(self, place):
+        place.output.zero_()
         for block in range(self.blocks_in):
-            part = self.input[block * self.count : (block + 1) * self.count]
+            part = place.input[block * self.count : (block + 1) * self.count]
             part.copy_(self._block(self.rank, block))
 
     def clear(self):
         """Zeros: sums of sums stay what they are, however often they are taken."""
-        self.output.zero_()
-        self.input.zero_()
+        for place in self.places:
+            place.output.zero_()
+            place.input.zero_()
 
     def expected(self):
         """The output after one call on what fill() left; None where it is undefined."""
@@ -134,9 +170,9 @@ class Case:
             return self._block(1 - self.rank, 0)
         return None
 
-    def is_right(self):
+    def is_right(self, place):
         expected = self.expected()
-        return expected is None or torch.equal(self.output, expected)
+        return expected is None or torch.equal(place.output, expected)
 
     def bus_gigabytes(self, seconds):
         """Gigabytes per second over the busiest link."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Who is measured: each turns a case into a call without arguments."""
+"""Who is measured: each turns a case and one place of it into a call."""
 
 from functools import partial
 
@@ -31,43 +31,44 @@ class Ours:
     def __init__(self, comm, name="torchcomms"):
         self.comm = comm
         self.name = name
+        self.version = None  # stands in the head of the report
 
-    def bind(self, case):
-        return getattr(self, "_" + case.operation.name)(case)
+    def bind(self, case, place):
+        return getattr(self, "_" + case.operation.name)(case, place)
 
-    def _all_reduce(self, case):
-        return partial(self.comm.all_reduce, case.output, ReduceOp.SUM, False)
+    def _all_reduce(self, case, place):
+        return partial(self.comm.all_reduce, place.output, ReduceOp.SUM, False)
 
-    def _reduce(self, case):
-        return partial(self.comm.reduce, case.output, ROOT, ReduceOp.SUM, False)
+    def _reduce(self, case, place):
+        return partial(self.comm.reduce, place.output, ROOT, ReduceOp.SUM, False)
 
-    def _broadcast(self, case):
-        return partial(self.comm.broadcast, case.output, ROOT, False)
+    def _broadcast(self, case, place):
+        return partial(self.comm.broadcast, place.output, ROOT, False)
 
-    def _all_gather(self, case):
-        return partial(self.comm.all_gather_single, case.output, case.input, False)
+    def _all_gather(self, case, place):
+        return partial(self.comm.all_gather_single, place.output, place.input, False)
 
-    def _reduce_scatter(self, case):
+    def _reduce_scatter(self, case, place):
         call = self.comm.reduce_scatter_single
-        return partial(call, case.output, case.input, ReduceOp.SUM, False)
+        return partial(call, place.output, place.input, ReduceOp.SUM, False)
 
-    def _all_to_all(self, case):
-        return partial(self.comm.all_to_all_single, case.output, case.input, False)
+    def _all_to_all(self, case, place):
+        return partial(self.comm.all_to_all_single, place.output, place.input, False)
 
-    def _gather(self, case):
-        return partial(self.comm.gather_single, case.output, case.input, ROOT, False)
+    def _gather(self, case, place):
+        return partial(self.comm.gather_single, place.output, place.input, ROOT, False)
 
-    def _scatter(self, case):
-        parts = list(case.input.chunk(case.ranks)) if case.rank == ROOT else []
-        return partial(self.comm.scatter, case.output, parts, ROOT, False)
+    def _scatter(self, case, place):
+        parts = list(place.input.chunk(case.ranks)) if case.rank == ROOT else []
+        return partial(self.comm.scatter, place.output, parts, ROOT, False)
 
-    def _ping_pong(self, case):
+    def _ping_pong(self, case, place):
         peer = 1 - case.rank
-        send = partial(self.comm.send, case.input, peer, False)
-        recv = partial(self.comm.recv, case.output, peer, False)
+        send = partial(self.comm.send, place.input, peer, False)
+        recv = partial(self.comm.recv, place.output, peer, False)
         return ping_pong(case.rank, send, recv)
 
-    def _barrier(self, case):
+    def _barrier(self, *_):
         return partial(self.comm.barrier, False)
 
     def close(self):
@@ -83,52 +84,53 @@ class C10d:
         import torch.distributed as dist
 
         self.name = backend
+        self.version = None  # that of torch
         self.dist = dist
         store = dist.PrefixStore(f"bench/{backend}", store)
         dist.init_process_group(backend, store=store, rank=rank, world_size=ranks)
 
-    def bind(self, case):
-        return getattr(self, "_" + case.operation.name)(case)
+    def bind(self, case, place):
+        return getattr(self, "_" + case.operation.name)(case, place)
 
-    def _all_reduce(self, case):
-        return partial(self.dist.all_reduce, case.output)
+    def _all_reduce(self, case, place):
+        return partial(self.dist.all_reduce, place.output)
 
-    def _reduce(self, case):
-        return partial(self.dist.reduce, case.output, ROOT)
+    def _reduce(self, case, place):
+        return partial(self.dist.reduce, place.output, ROOT)
 
-    def _broadcast(self, case):
-        return partial(self.dist.broadcast, case.output, ROOT)
+    def _broadcast(self, case, place):
+        return partial(self.dist.broadcast, place.output, ROOT)
 
-    def _all_gather(self, case):
+    def _all_gather(self, case, place):
         # The older name is deprecated from torch 2.13 on and warns.
         call = getattr(self.dist, "all_gather_single", self.dist.all_gather_into_tensor)
-        return partial(call, case.output, case.input)
+        return partial(call, place.output, place.input)
 
-    def _reduce_scatter(self, case):
+    def _reduce_scatter(self, case, place):
         call = getattr(
             self.dist, "reduce_scatter_single", self.dist.reduce_scatter_tensor
         )
-        return partial(call, case.output, case.input)
+        return partial(call, place.output, place.input)
 
-    def _all_to_all(self, case):
-        return partial(self.dist.all_to_all_single, case.output, case.input)
+    def _all_to_all(self, case, place):
+        return partial(self.dist.all_to_all_single, place.output, place.input)
 
-    def _gather(self, case):
+    def _gather(self, case, place):
         at_root = case.rank == ROOT
-        parts = list(case.output.chunk(case.ranks)) if at_root else None
-        return partial(self.dist.gather, case.input, parts, ROOT)
+        parts = list(place.output.chunk(case.ranks)) if at_root else None
+        return partial(self.dist.gather, place.input, parts, ROOT)
 
-    def _scatter(self, case):
-        parts = list(case.input.chunk(case.ranks)) if case.rank == ROOT else None
-        return partial(self.dist.scatter, case.output, parts, ROOT)
+    def _scatter(self, case, place):
+        parts = list(place.input.chunk(case.ranks)) if case.rank == ROOT else None
+        return partial(self.dist.scatter, place.output, parts, ROOT)
 
-    def _ping_pong(self, case):
+    def _ping_pong(self, case, place):
         peer = 1 - case.rank
-        send = partial(self.dist.send, case.input, peer)
-        recv = partial(self.dist.recv, case.output, peer)
+        send = partial(self.dist.send, place.input, peer)
+        recv = partial(self.dist.recv, place.output, peer)
         return ping_pong(case.rank, send, recv)
 
-    def _barrier(self, case):
+    def _barrier(self, *_):
         return self.dist.barrier
 
     def close(self):

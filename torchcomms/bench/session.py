@@ -1,110 +1,115 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""One rank's part of a benchmark: every case, by all contenders."""
+"""One rank's part of a benchmark: every case, by all contenders.
 
+As a program it is a rank that `launch` started: python -m torchcomms.bench.session
+SETTINGS ROWS reads what to measure from one file; rank 0 writes the versions of the
+peers, then row by row, as lines of JSON to the other.
+"""
+
+import json
+import pathlib
 import sys
+from datetime import timedelta
 
 import torch
 
-from torchcomms.bench import report
+import torchcomms
+from torchcomms._store import open_master_store
+from torchcomms.bench import figures
 from torchcomms.bench.cases import DTYPES, OPERATIONS, Case
-from torchcomms.bench.contenders import Agreement, Ours
+from torchcomms.bench.contenders import Agreement, C10d, Ours
+from torchcomms.bench.line import Line
 from torchcomms.bench.measure import first_call, measure
+from torchcomms.bench.mpi import Mpi
+from torchcomms.bench.mpi_install import WHEELS
+from torchcomms.bench.settings import Settings
+
+_START_TIMEOUT = timedelta(seconds=60)
 
 
-def _cases(options, rank, ranks):
-    """Every case of the run, in the order of the table."""
-    for name in options.ops:
+def plan(settings, ranks):
+    """Operation, bytes and dtype of every case, in the order of the table."""
+    for name in settings.ops:
         operation = OPERATIONS[name]
         if operation.only_ranks not in (None, ranks):
             continue
         if name == "barrier":
             yield operation, 0, torch.float32
             continue
-        for dtype in options.dtypes:
-            for nbytes in options.sizes:
+        for dtype in settings.dtypes:
+            for nbytes in settings.sizes:
                 yield operation, nbytes, DTYPES[dtype]
 
 
-def _measure_case(case, contenders, agreement, options):
-    calls, right = {}, {}
-    for contender in contenders:
-        calls[contender.name], right[contender.name] = first_call(
-            contender, case, agreement
+class Session:
+    """The contenders of a group of ranks; closed, their communicators are gone."""
+
+    def __init__(self, comms, peers):
+        ours = [Ours(comms[0])]
+        ours += [Ours(comm, f"torchcomms:{comm.get_backend()}") for comm in comms[1:]]
+        self.contenders = [*ours, *peers]
+        self.rank, self.ranks = comms[0].get_rank(), comms[0].get_size()
+        self._agreement = Agreement(comms[0])
+        self._line = Line(self.rank, self.ranks, self._agreement)
+
+    def versions(self):
+        return {each.name: each.version for each in self.contenders if each.version}
+
+    def _row(self, settings, operation, nbytes, dtype):
+        case = Case(operation, nbytes, dtype, self.rank, self.ranks, settings.rotate)
+        bound, right = [], {}
+        for contender in self.contenders:
+            calls, right[contender.name] = first_call(contender, case, self._agreement)
+            if calls is not None:
+                bound.append(calls)
+        rounds = measure(
+            bound,
+            case,
+            self._agreement,
+            self._line,
+            settings.seconds,
+            settings.iters,
         )
-    usable = [name for name, call in calls.items() if call is not None]
-    timings = measure(
-        [calls[name] for name in usable],
-        case,
-        agreement,
-        options.seconds,
-        options.iters,
-    )
-    found = dict(zip(usable, timings, strict=True))
-    return report.Row(case, {name: found.get(name) for name in calls}, right)
+        return figures.row(case, right, rounds)
 
-
-class _Screen:
-    """Progress bar and table on rank 0; other ranks are silent."""
-
-    def __init__(self, table, total, silent):
-        self.silent = silent
-        self.bar = None
-        if silent:
-            return
-        try:
-            from tqdm import tqdm
-        except ImportError:
-            pass
-        else:
-            self.bar = tqdm(total=total, unit="row", leave=False, disable=None)
-        self.show(table.header())
-
-    def begin(self, title):
-        if self.bar is not None:
-            self.bar.set_description(title)
-
-    def show(self, line):
-        if self.silent:
-            return
-        if self.bar is None:
-            print(line, flush=True)
-        else:
-            self.bar.write(line, file=sys.stdout)
-            sys.stdout.flush()
-
-    def step(self):
-        if self.bar is not None:
-            self.bar.update()
+    def rows(self, settings):
+        torch.set_num_threads(1)
+        for operation, nbytes, dtype in plan(settings, self.ranks):
+            yield self._row(settings, operation, nbytes, dtype)
 
     def close(self):
-        if self.bar is not None:
-            self.bar.close()
+        self._line.close()
+        for contender in reversed(self.contenders):
+            contender.close()
 
 
-def run(options, comm, peers):
-    """Measures `comm` and `peers`; rank 0 shows the table. The exit status.
+def _peer(name, rank, ranks):
+    if name in WHEELS:
+        return Mpi(name, rank, ranks)
+    return C10d(name, open_master_store(rank, _START_TIMEOUT), rank, ranks)
 
-    Closes the peers and finalizes the communicator.
-    """
-    torch.set_num_threads(1)
-    rank, ranks = comm.get_rank(), comm.get_size()
-    contenders = [Ours(comm), *peers]
-    agreement = Agreement(comm)
-    table = report.Table([peer.name for peer in peers])
-    cases = list(_cases(options, rank, ranks))
-    screen = _Screen(table, len(cases), silent=rank != 0)
-    rows = []
-    for operation, nbytes, dtype in cases:
-        screen.begin(f"{operation.name} {report.show_size(nbytes)}")
-        case = Case(operation, nbytes, dtype, rank, ranks)
-        row = _measure_case(case, contenders, agreement, options)
-        rows.append(row)
-        screen.show(table.line(row))
-        screen.step()
-    screen.close()
-    if options.json and rank == 0:
-        report.write_json(options.json, rows, ranks)
-    for contender in reversed(contenders):
-        contender.close()
-    wrong = any(False in row.right.values() for row in rows)
-    return 1 if wrong else 0
+
+def join(settings):
+    """The session of this rank, which a launcher placed."""
+    comms = [
+        torchcomms.new_comm(backend, torch.device("cpu"), name=f"bench{i}")
+        for i, backend in enumerate(settings.backends)
+    ]
+    rank, ranks = comms[0].get_rank(), comms[0].get_size()
+    return Session(comms, [_peer(name, rank, ranks) for name in settings.peers])
+
+
+def main():
+    settings_file, rows_file = sys.argv[1:]
+    settings = Settings.from_json(pathlib.Path(settings_file).read_text())
+    session = join(settings)
+    with open(rows_file if session.rank == 0 else "/dev/null", "w") as file:
+        print(json.dumps(session.versions()), file=file, flush=True)
+        for row in session.rows(settings):
+            print(json.dumps(row), file=file, flush=True)
+    session.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
