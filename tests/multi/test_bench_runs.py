@@ -41,12 +41,12 @@ def check_rows(rows, peer):
             assert placed["ours_by"][peer] == pytest.approx(ours / theirs)
 
 
-def test_every_operation_beside_gloo(tmp_path):
-    result = tmp_path / "result.json"
+def test_every_operation_beside_gloo_with_a_report(tmp_path):
+    result, report = tmp_path / "result.json", tmp_path / "report"
     done = python(
         *(*BENCH, "--ranks", "2,3", "--against", "gloo", "--ops", ",".join(OPERATIONS)),
         *("--sizes", "8,20K", "--dtypes", "float32,int8", *TINY),
-        *("--json", result),
+        *("--json", result, "--report", report),
     )
     assert done.returncode == 0, done.stderr
     content = json.loads(result.read_text())
@@ -65,6 +65,22 @@ def test_every_operation_beside_gloo(tmp_path):
         "# 2 ranks beside gloo",
         "# 3 ranks beside gloo",
     ]
+    assert lines[-1] == str(report / "index.html")
+    page = (report / "index.html").read_text()
+    placements = {(r["ranks"], r["dtype"], p) for r in rows for p in r["placements"]}
+    assert page.count("<h2>") == len(placements)
+    assert "<svg" in page
+
+
+def test_an_earlier_result_is_shown_again(tmp_path):
+    result = tmp_path / "result.json"
+    done = python(*BENCH, "--ops", "barrier", "--against", "gloo", *TINY,
+                  "--json", result)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    again = python(*BENCH, "--from", result, "--report", tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert "barrier" in again.stdout
+    assert "All figures" in (tmp_path / "index.html").read_text()
 
 
 def test_a_second_backend_of_ours(tmp_path):

@@ -103,6 +103,8 @@ def test_a_size_that_is_none_is_refused(text):
         ("--seconds", "-1", "'-1' is no number of seconds"),
         ("--seconds", "inf", "'inf' is no number of seconds"),
         ("--json", "/nowhere/result.json", "No such file"),
+        ("--report", "/proc/nowhere", "No such file"),
+        ("--from", "/dev/null", "/dev/null is no result of --json"),
     ],
 )
 def test_a_bad_option_is_named(option, value, message, capsys):

@@ -6,7 +6,7 @@ import pathlib
 import sys
 
 from torchcomms._bootstrap import _rank_and_size
-from torchcomms.bench import table
+from torchcomms.bench import page, table
 from torchcomms.bench.arguments import parse_arguments
 from torchcomms.bench.launch import RanksFailed
 from torchcomms.bench.limit import MEASURE, limits
@@ -52,17 +52,21 @@ def _publish(options, content):
     """Files, and the last table where there is more than one session; the status."""
     rows = content["rows"]
     peers = list(dict.fromkeys(peer for row in rows for peer in list(row["right"])[1:]))
-    if len(peers) > 1:
+    if len(peers) > 1 or options.source:
         print()
         for line in table.side_by_side(rows, peers):
             print(line)
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(content, indent=1) + "\n")
+    if options.report:
+        print(page.write(options.report, content))
     return 1 if any(False in row["right"].values() for row in rows) else 0
 
 
 def main():
     options, ask = parse_arguments()
+    if options.source:
+        return _publish(options, options.source)
     placed = _under_a_launcher()
     place = machine()  # its load is the one before us
     if placed is None:

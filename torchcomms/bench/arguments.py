@@ -2,7 +2,9 @@
 """The options of the benchmark's command line."""
 
 import argparse
+import json
 import math
+import pathlib
 
 from torchcomms.bench.cases import DTYPES, OPERATIONS
 from torchcomms.bench.mpi_install import WHEELS
@@ -72,6 +74,26 @@ def _writable_file(text):
         raise argparse.ArgumentTypeError(str(cause)) from cause
 
 
+def _directory(text):
+    path = pathlib.Path(text)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as cause:
+        raise argparse.ArgumentTypeError(str(cause)) from cause
+    return path
+
+
+def _result(text):
+    try:
+        content = json.loads(pathlib.Path(text).read_text())
+        content["rows"], content["machine"]
+    except (OSError, ValueError, KeyError, TypeError) as cause:
+        raise argparse.ArgumentTypeError(
+            f"{text} is no result of --json: {cause}"
+        ) from cause
+    return content
+
+
 def _iterations(text):
     if text == "auto":
         return None
@@ -130,6 +152,19 @@ def _parser():
         type=_writable_file,
         metavar="FILE",
         help="the figures, also as JSON",
+    )
+    add(
+        "--report",
+        type=_directory,
+        metavar="DIR",
+        help="the figures, also as DIR/index.html",
+    )
+    add(
+        "--from",
+        dest="source",
+        type=_result,
+        metavar="FILE",
+        help="measure nothing: the table and page of an earlier --json",
     )
     return ask
 
