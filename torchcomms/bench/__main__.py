@@ -8,7 +8,6 @@ import sys
 from torchcomms._bootstrap import _rank_and_size
 from torchcomms.bench import page, table
 from torchcomms.bench.arguments import parse_arguments
-from torchcomms.bench.launch import RanksFailed
 from torchcomms.bench.limit import MEASURE, limits
 from torchcomms.bench.machine import machine, versions
 from torchcomms.bench.mpi_install import WHEELS
@@ -70,14 +69,11 @@ def main():
     placed = _under_a_launcher()
     place = machine()  # its load is the one before us
     if placed is None:
-        try:
-            found = run_started(options, limits(options.limit, options.sizes))
-        except RanksFailed as cause:
-            print(cause, file=sys.stderr)
-            return cause.status
-        except KeyboardInterrupt:
-            return 130
-        return _publish(options, _content(*found, place))
+        limit = limits(options.limit, options.sizes)
+        rows, peers, status = run_started(options, limit)
+        if rows:
+            status = max(status, _publish(options, _content(rows, peers, place)))
+        return status
     _check_placed(options, ask, placed[1])
     rows, peers, silent = run_placed(options, limits(options.limit, options.sizes))
     if silent:

@@ -4,13 +4,15 @@
 import sys
 
 from torchcomms.bench import mpi_install
-from torchcomms.bench.launch import run_ranks
+from torchcomms.bench.launch import RanksFailed, run_ranks
 from torchcomms.bench.limit import add_limit
 from torchcomms.bench.screen import Screen
 from torchcomms.bench.session import join, plan
 from torchcomms.bench.settings import Settings
 from torchcomms.bench.table import OURS, Table
 from torchcomms.bench.units import show_size
+
+_INTERRUPTED = 130
 
 
 def installed_peers(options):
@@ -69,24 +71,35 @@ class _Collector:
 
 
 def run_started(options, limit):
-    """Starts every session; its rows, and the peers' versions."""
+    """Starts every session: rows, the peers' versions, and a status that is 0 where
+    every session ended well.
+
+    What one session cannot do is no reason to lose the rows of the others.
+    """
     sessions = list(_sessions(options, installed_peers(options)))
     total = sum(len(list(plan(settings, ranks))) for ranks, settings in sessions)
     screen = Screen(total)
     collector = _Collector(screen, limit)
-    versions = {}
+    versions, status = {}, 0
     try:
         for ranks, settings in sessions:
             said = run_ranks(settings, ranks, options.mpi_dir)
-            versions.update(next(said, {}))
-            collector.session(settings, ranks, said)
+            try:
+                versions.update(next(said, {}))
+                collector.session(settings, ranks, said)
+            except RanksFailed as cause:
+                status = status or cause.status
+                print(cause, file=sys.stderr, flush=True)
+    except KeyboardInterrupt:
+        status = _INTERRUPTED
     finally:
         screen.close()
-    return collector.rows, versions
+    return collector.rows, versions, status
 
 
 def run_placed(options, limit):
-    """This process is one rank: rows and versions, or None but on rank 0."""
+    """This process is one rank: rows, the peers' versions, and whether it is silent,
+    as all but rank 0 are."""
     settings = Settings.of(options, options.against)
     session = join(settings)
     silent = session.rank != 0
