@@ -301,17 +301,19 @@ def test_the_limit_of_a_row(tmp_path):
     found = limits(str(file), [])
     assert found == {4096: 0.5}
 
-    def by_limit(name, nbytes, ranks=2):
-        rounds = rounds_of([1], [1], [(0.2 * US, 0.2 * US)])
+    def by_limit(name, nbytes, ranks=2, line=0.2 * US):
+        rounds = rounds_of([1], [1], [(line, line)])
         measured = row(case_of(name, nbytes, ranks), right_of(), rounds)
         add_limit(measured, found)
-        return measured["placements"][NEAR].get("ours_by_limit")
+        (placed,) = measured["placements"].values()
+        return placed.get("ours_by_limit")
 
     assert by_limit("all_reduce", 4096) == pytest.approx(2)
     assert by_limit("all_reduce", 8) == pytest.approx(10), "half a line round trip"
     assert by_limit("all_reduce", 8192) is None
     assert by_limit("all_reduce", 4096, ranks=4) is None
     assert by_limit("all_gather", 4096) is None
+    assert by_limit("all_reduce", 8, line=20 * US) is None, "one CPU for both"
 
 
 @pytest.mark.parametrize("text", ["", "nothing", '{"op": "copy", "bytes": 8}'])

@@ -8,7 +8,7 @@ from html import escape
 from torchcomms.bench.units import show_size
 
 _WIDTH, _HEIGHT = 430, 300
-_LEFT, _RIGHT, _TOP, _BOTTOM = 58, 14, 34, 46
+_LEFT, _RIGHT, _TOP, _BOTTOM = 74, 14, 34, 46
 _PADDING = 0.05  # of the height, above and below the values
 _MOST_X_LABELS = 9
 
