@@ -26,8 +26,8 @@ svg .line { fill: none; stroke-width: 1.8; }
 svg .level { stroke: #1d2127; stroke-width: 1.2; stroke-dasharray: 2 3; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: .15em .7em; text-align: right; border-bottom: 1px solid #e3e5e9; }
-th:first-child, td:first-child { text-align: left; } .wrong { color: #b00; }
-summary { cursor: pointer; }
+td { white-space: nowrap; } th:first-child, td:first-child { text-align: left; }
+details { overflow-x: auto; } summary { cursor: pointer; }
 """
 _PLACES = {
     NEAR: "CPUs near each other",
