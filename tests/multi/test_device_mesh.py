@@ -396,7 +396,7 @@ def destroy_one_by_one(me):
         comm = backend_of(tp).get_comm()
         dist.destroy_process_group(tp)
         with pytest.raises(RuntimeError, match="already finalized"):
-            comm.finalize()
+            comm.barrier(async_op=False)
         check_group(dp, row_with(rows_of((2, 2), 0), me.rank), me)
         check_group(dist.group.WORLD, list(range(4)), me)
         # Its name is free again.
