@@ -30,6 +30,12 @@ static const tc_plan_build_fn builders[TC_OP_KIND_COUNT] = {
     [TC_OP_GATHER_SINGLE] = tc_plan_gather,
 };
 
+static const tc_plan_build_fn direct_builders[TC_OP_KIND_COUNT] = {
+    [TC_OP_ALL_REDUCE] = tc_plan_all_reduce_direct,
+    [TC_OP_ALL_GATHER_SINGLE] = tc_plan_all_gather_direct,
+    [TC_OP_REDUCE_SCATTER_SINGLE] = tc_plan_reduce_scatter_direct,
+};
+
 uint64_t
 tc_blocks_count(const tc_blocks *blocks, int32_t r)
 {
@@ -71,11 +77,12 @@ tc_plan_create(const tc_plan_shape *shape, tc_plan *plan, tc_error *err)
     plan->step_count = 0;
     plan->no_memory = false;
     if ((unsigned)shape->kind < TC_OP_KIND_COUNT) {
-        build = builders[shape->kind];
+        build = shape->direct ? direct_builders[shape->kind] : builders[shape->kind];
     }
     if (build == NULL) {
-        return tc_error_set(err, TC_ERR_UNSUPPORTED, "%s is no collective with a plan",
-                            tc_op_name(shape->kind));
+        return tc_error_set(err, TC_ERR_UNSUPPORTED,
+                            "%s is no collective with a %splan",
+                            tc_op_name(shape->kind), shape->direct ? "direct " : "");
     }
     build(shape, plan);
     if (plan->no_memory) {
@@ -174,6 +181,29 @@ tc_plan_add_mrecv(tc_plan *plan, int32_t peer, tc_place dst, uint64_t bytes)
                                            .dst = dst});
 }
 
+int32_t
+tc_plan_add_read(tc_plan *plan, int32_t peer, tc_place src, tc_place dst,
+                 uint64_t bytes, int32_t after)
+{
+    return tc_plan_append(plan, &(tc_step){.kind = TC_STEP_READ,
+                                           .peer = peer,
+                                           .after = after,
+                                           .bytes = bytes,
+                                           .src = src,
+                                           .dst = dst});
+}
+
+int32_t
+tc_plan_add_reduce_read(tc_plan *plan, tc_place src, tc_place dst, uint64_t bytes)
+{
+    return tc_plan_append(plan, &(tc_step){.kind = TC_STEP_REDUCE_READ,
+                                           .peer = -1,
+                                           .after = -1,
+                                           .bytes = bytes,
+                                           .src = src,
+                                           .dst = dst});
+}
+
 void
 tc_plan_describe(const tc_step *step, uint32_t index, char *text, size_t capacity)
 {
@@ -201,6 +231,14 @@ tc_plan_describe(const tc_step *step, uint32_t index, char *text, size_t capacit
     case TC_STEP_MRECV:
         snprintf(text, capacity, "step %u: recv %llu multicast bytes from rank %d",
                  index, bytes, (int)step->peer);
+        break;
+    case TC_STEP_READ:
+        snprintf(text, capacity, "step %u: read %llu bytes of rank %d", index, bytes,
+                 (int)step->peer);
+        break;
+    case TC_STEP_REDUCE_READ:
+        snprintf(text, capacity, "step %u: read and reduce %llu bytes of all ranks",
+                 index, bytes);
         break;
     }
 }

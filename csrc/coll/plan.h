@@ -9,7 +9,9 @@
  * multicast lane that all others read. Lanes are first in, first out: steps that use
  * one lane in one direction run one after the other, in plan order; all other steps run
  * side by side. Steps of all ranks fit together: for each SEND there is one RECV or
- * REDUCE of as many bytes at `peer`, for each MCAST one MRECV at every other rank. */
+ * REDUCE of as many bytes at `peer`, for each MCAST one MRECV at every other rank. READ
+ * and REDUCE_READ use no lane: messages of no bytes tell when a buffer may be read, and
+ * when it has been. */
 typedef enum tc_step_kind {
     TC_STEP_COPY, /* dst = src, local */
     TC_STEP_SEND, /* src to the pair lane to `peer` */
@@ -18,6 +20,8 @@ typedef enum tc_step_kind {
                        rank sends on its pair lane to this one */
     TC_STEP_MCAST, /* src to the own multicast lane */
     TC_STEP_MRECV, /* dst from the multicast lane of `peer` */
+    TC_STEP_READ, /* dst = src, which lies in the buffers of `peer` */
+    TC_STEP_REDUCE_READ, /* dst = reduction in rank order of src of every rank */
 } tc_step_kind;
 
 typedef enum tc_space {
@@ -35,11 +39,14 @@ typedef struct tc_place {
     uint64_t offset; /* bytes */
 } tc_place;
 
+#define TC_AFTER_ALL (-2) /* every earlier step has to be finished */
+
 typedef struct tc_step {
     tc_step_kind kind;
     int32_t peer; /* rank, -1 where there is none */
-    int32_t after; /* index of an earlier step of the same byte count that has to stay
-                       ahead: byte k of this one needs byte k of that one; -1: none */
+    int32_t after; /* index of an earlier step that has to stay ahead: one of the same
+                       byte count, byte k of which byte k of this one needs, or an empty
+                       one; -1: none; TC_AFTER_ALL */
     uint64_t bytes; /* a whole number of elements; may be 0, the lane then carries one
                        empty piece */
     tc_place src;
@@ -56,6 +63,7 @@ typedef struct tc_plan_shape {
     uint64_t count; /* tc_call.count */
     const tc_blocks *in_blocks; /* counts only */
     const tc_blocks *out_blocks; /* counts only */
+    bool direct; /* every rank can read the others' buffers */
 } tc_plan_shape;
 
 typedef struct tc_plan {
@@ -82,7 +90,9 @@ tc_plan_share(uint64_t count, int32_t size, int32_t r, uint64_t *offset_p,
               uint64_t *count_p);
 
 /* Makes this rank's plan of a collective; one file per algorithm family, chosen by
- * `shape->kind`. TC_ERR_UNSUPPORTED for what is no collective. The plan depends on
+ * `shape->kind` and `shape->direct` (all_reduce, all_gather_single and
+ * reduce_scatter_single; blocks side by side). TC_ERR_UNSUPPORTED for what is no
+ * collective, or not a direct one. The plan depends on
  * nothing but the shape, and at world size 1 follows the same rules with no peers: a
  * reduction still applies the reduce function, to one source. *plan is all zero, or a
  * plan made before, whose memory serves again; after an error it has no steps. */

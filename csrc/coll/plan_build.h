@@ -35,6 +35,15 @@ tc_plan_scatter(const tc_plan_shape *shape, tc_plan *plan);
 void
 tc_plan_barrier(const tc_plan_shape *shape, tc_plan *plan);
 
+void
+tc_plan_all_reduce_direct(const tc_plan_shape *shape, tc_plan *plan);
+
+void
+tc_plan_all_gather_direct(const tc_plan_shape *shape, tc_plan *plan);
+
+void
+tc_plan_reduce_scatter_direct(const tc_plan_shape *shape, tc_plan *plan);
+
 /* The i-th other rank, i from 1 to size - 1, counted upwards from the own one: started
  * from there, loops over peers of different ranks hit different peers. */
 static inline int32_t
@@ -102,5 +111,12 @@ tc_plan_add_mcast(tc_plan *plan, tc_place src, uint64_t bytes, int32_t after);
 
 int32_t
 tc_plan_add_mrecv(tc_plan *plan, int32_t peer, tc_place dst, uint64_t bytes);
+
+int32_t
+tc_plan_add_read(tc_plan *plan, int32_t peer, tc_place src, tc_place dst,
+                 uint64_t bytes, int32_t after);
+
+int32_t
+tc_plan_add_reduce_read(tc_plan *plan, tc_place src, tc_place dst, uint64_t bytes);
 
 #endif

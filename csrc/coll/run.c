@@ -23,6 +23,8 @@ struct tc_run {
     const tc_plan *plan;
     const tc_lanes *lanes;
     tc_run_reduce_fn reduce;
+    const void *const *peer_in;
+    const tc_call *call;
     size_t elem_bytes;
     int32_t rank;
     int32_t size;
@@ -73,9 +75,40 @@ take_lane(lane_users *users, const tc_step *step, int32_t index, int32_t rank)
     case TC_STEP_MRECV:
         return swap_user(&users->mcast[step->peer], index);
     case TC_STEP_COPY:
+    case TC_STEP_READ:
+    case TC_STEP_REDUCE_READ:
         break;
     }
     return -1;
+}
+
+/* Of a place in a buffer whose blocks lie side by side. */
+static uint64_t
+place_offset(const tc_place *place, const tc_call *call, size_t elem_bytes)
+{
+    uint64_t block = (uint64_t)(uint32_t)place->block * elem_bytes;
+
+    switch (place->space) {
+    case TC_SPACE_IN_BLOCKS:
+        return block * call->in_blocks.count + place->offset;
+    case TC_SPACE_OUT_BLOCKS:
+        return block * call->out_blocks.count + place->offset;
+    default:
+        return place->offset;
+    }
+}
+
+/* NULL for a buffer without an address. */
+static char *
+peer_address(const tc_run_config *config, const tc_step *step, size_t elem_bytes)
+{
+    bool out =
+        step->src.space == TC_SPACE_OUT || step->src.space == TC_SPACE_OUT_BLOCKS;
+    const void *base = (out ? config->peer_out : config->peer_in)[step->peer];
+
+    return base == NULL ? NULL
+                        : (char *)(uintptr_t)base +
+                              place_offset(&step->src, config->call, elem_bytes);
 }
 
 static char *
@@ -114,7 +147,16 @@ check_config(const tc_run_config *config, size_t elem_bytes, tc_error *err)
                             config->piece_bytes, elem_bytes);
     }
     for (uint32_t i = 0; i < plan->step_count; i++) {
-        if (plan->steps[i].kind == TC_STEP_REDUCE && config->reduce == NULL) {
+        tc_step_kind kind = plan->steps[i].kind;
+
+        if ((kind == TC_STEP_READ || kind == TC_STEP_REDUCE_READ) &&
+            (config->peer_in == NULL || config->peer_out == NULL)) {
+            return tc_error_set(err, TC_ERR_INTERNAL,
+                                "step %u reads buffers of others, which are not given",
+                                i);
+        }
+        if ((kind == TC_STEP_REDUCE || kind == TC_STEP_REDUCE_READ) &&
+            config->reduce == NULL) {
             return tc_error_set(err, TC_ERR_INTERNAL,
                                 "step %u reduces, without a function for it", i);
         }
@@ -162,6 +204,8 @@ tc_run_create(const tc_run_config *config, tc_run **run_p, tc_error *err)
                     .plan = config->plan,
                     .lanes = config->lanes,
                     .reduce = config->reduce,
+                    .peer_in = config->peer_in,
+                    .call = config->call,
                     .elem_bytes = elem_bytes,
                     .rank = config->rank,
                     .size = config->size,
@@ -181,7 +225,9 @@ tc_run_create(const tc_run_config *config, tc_run **run_p, tc_error *err)
 
         run->active[i] = i;
         run->steps[i] =
-            (run_step){.src = place_address(&step->src, config->call, elem_bytes),
+            (run_step){.src = step->kind == TC_STEP_READ
+                                  ? peer_address(config, step, elem_bytes)
+                                  : place_address(&step->src, config->call, elem_bytes),
                        .dst = place_address(&step->dst, config->call, elem_bytes),
                        .behind = take_lane(&users, step, (int32_t)i, config->rank)};
     }
@@ -229,6 +275,17 @@ receives_unfinished(const tc_run *run, uint32_t index)
 }
 
 static bool
+all_finished(const tc_run *run, uint32_t index)
+{
+    for (uint32_t i = 0; i < index; i++) {
+        if (!run->steps[i].finished) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool
 may_move(const tc_run *run, uint32_t index, uint64_t piece)
 {
     const tc_step *step = &run->plan->steps[index];
@@ -243,6 +300,9 @@ may_move(const tc_run *run, uint32_t index, uint64_t piece)
         if (!ahead->finished && ahead->done < run->steps[index].done + piece) {
             return false;
         }
+    }
+    if (step->after == TC_AFTER_ALL && !all_finished(run, index)) {
+        return false;
     }
     return step->kind != TC_STEP_REDUCE || !receives_unfinished(run, index);
 }
@@ -368,6 +428,36 @@ move_reduce(const tc_run *run, uint32_t index, uint32_t piece, blocked *by)
     return TC_OK;
 }
 
+static tc_status
+move_read(const tc_run *run, uint32_t index, uint32_t piece)
+{
+    const run_step *state = &run->steps[index];
+
+    tc_copy_from_slot(state->dst + state->done, state->src + state->done, piece);
+    return TC_OK;
+}
+
+static tc_status
+move_reduce_read(const tc_run *run, uint32_t index, uint32_t piece)
+{
+    const tc_step *step = &run->plan->steps[index];
+    const run_step *state = &run->steps[index];
+    uint64_t offset = place_offset(&step->src, run->call, run->elem_bytes);
+
+    if (piece == 0) {
+        return TC_OK;
+    }
+    for (int32_t r = 0; r < run->size; r++) {
+        run->srcs[r] = r == run->rank
+                           ? state->src + state->done
+                           : (const char *)run->peer_in[r] + offset + state->done;
+    }
+    run->reduce(state->dst + state->done, run->srcs, run->size,
+                piece / run->elem_bytes);
+    memset(run->srcs, 0, (size_t)run->size * sizeof(*run->srcs));
+    return TC_OK;
+}
+
 /* Moves the next piece of a step. TC_OK: moved, TC_PENDING: blocked. */
 static tc_status
 move_piece(tc_run *run, uint32_t index, blocked *by)
@@ -395,6 +485,12 @@ move_piece(tc_run *run, uint32_t index, blocked *by)
         break;
     case TC_STEP_REDUCE:
         status = move_reduce(run, index, piece, by);
+        break;
+    case TC_STEP_READ:
+        status = move_read(run, index, piece);
+        break;
+    case TC_STEP_REDUCE_READ:
+        status = move_reduce_read(run, index, piece);
         break;
     }
     if (status == TC_OK) {

@@ -44,12 +44,16 @@ typedef struct tc_run tc_run;
 /* What a run is made from. `plan`, `call` and `lanes` are borrowed until
  * tc_run_destroy. The buffers of the call may be the same where the algorithm says so.
  * `reduce` may be NULL where the plan has no REDUCE step; it is called with one source
- * per rank, in rank order, of which this rank's may be the destination. */
+ * per rank, in rank order, of which this rank's may be the destination. `peer_in` and
+ * `peer_out` have the inputs and outputs of the other ranks by rank, where the plan is
+ * a direct one, and are borrowed as long. */
 typedef struct tc_run_config {
     const tc_plan *plan;
     const tc_call *call;
     const tc_lanes *lanes;
     tc_run_reduce_fn reduce;
+    const void *const *peer_in;
+    const void *const *peer_out;
     int32_t rank;
     int32_t size;
     uint32_t piece_bytes;

@@ -58,6 +58,47 @@ def test_results_do_not_depend_on_the_memory(ranks, size, count):
     ranks(size).run(alike, count)
 
 
+def mapped_regions():
+    """Heaps of other ranks that this process reads."""
+    with open("/proc/self/maps") as maps:
+        return sum("torchcomms-heap" in line and "r--s" in line for line in maps)
+
+
+def reduced_in_place(me):
+    comm = me.comm("reduced")
+    count = 300_000
+    tensor = comm.get_mem_allocator().empty(count)
+    for round_number in range(5):
+        tensor.fill_(me.rank + round_number)
+        comm.all_reduce(tensor, SUM, round_number % 2 == 0).wait()
+        wanted = me.size * (me.size - 1) // 2 + me.size * round_number
+        assert torch.equal(tensor, torch.full((count,), float(wanted)))
+    assert mapped_regions() == me.size - 1
+    comm.finalize()
+
+
+def read_in_place(me):
+    comm = me.comm("read")
+    allocator = comm.get_mem_allocator()
+    count = 300_000
+    mine, whole = allocator.empty(count), torch.empty(me.size * count)
+    for round_number in range(5):
+        mine.fill_(me.rank + round_number)
+        comm.all_gather_single(whole, mine, False)
+        mine.fill_(-1.0)  # read by all: it is ours again
+        wanted = torch.arange(me.size) + float(round_number)
+        assert torch.equal(whole, wanted.repeat_interleave(count))
+    assert mapped_regions() == me.size - 1
+    del mine
+    comm.finalize()
+
+
+@pytest.mark.parametrize("use", [read_in_place, reduced_in_place])
+@pytest.mark.parametrize("size", [2, 3])
+def test_large_tensors_are_read_in_place(fresh, size, use):
+    fresh(size).run(use)
+
+
 def rounds(me):
     comm = me.comm()
     allocator = comm.get_mem_allocator()

@@ -66,11 +66,11 @@ run_one(progress *p, const sim_spec *spec, size_t form, sim_order order)
 
     if (!sim_world_run(p->worlds[form], &c, 1, order, spec->seed)) {
         fprintf(stderr,
-                "%s, size %d, root %d, count %lld, in place %d, seed %u, "
+                "%s, size %d, root %d, count %lld, in place %d, direct %d, seed %u, "
                 "pieces of %u elements, %u slots, order %d\n",
                 tc_op_name(spec->kind), (int)spec->size, (int)spec->root,
-                (long long)spec->count, (int)spec->in_place, spec->seed,
-                forms[form].piece_elems, forms[form].slots, (int)order);
+                (long long)spec->count, (int)spec->in_place, (int)spec->direct,
+                spec->seed, forms[form].piece_elems, forms[form].slots, (int)order);
         exit(1);
     }
     sim_case_destroy(c);
@@ -120,6 +120,10 @@ run_roots(progress *p, tc_op_kind kind, int32_t size)
 
     if (!tc_op_is_rooted(kind)) {
         run_counts(p, &spec);
+        if (sim_kind_direct(kind)) {
+            spec.direct = true;
+            run_counts(p, &spec);
+        }
     } else if (size <= ALL_ROOTS_UP_TO) {
         for (spec.root = 0; spec.root < size; spec.root++) {
             run_counts(p, &spec);
@@ -150,6 +154,11 @@ run_long(progress *p, int32_t size)
         for (int order = 0; order < SIM_ORDER_COUNT; order++) {
             spec.seed = sim_random(&p->random);
             run_one(p, &spec, (size_t)order % FORM_COUNT, (sim_order)order);
+            if (sim_kind_direct(kinds[k])) {
+                spec.direct = true;
+                run_one(p, &spec, (size_t)order % FORM_COUNT, (sim_order)order);
+                spec.direct = false;
+            }
         }
     }
 }

@@ -64,7 +64,7 @@ test_blocks(void)
 }
 
 static uint32_t
-steps_of(tc_op_kind kind, int32_t rank, int32_t size, int32_t root)
+steps_of_shape(tc_op_kind kind, int32_t rank, int32_t size, int32_t root, bool direct)
 {
     tc_blocks blocks = {.count = 5};
     tc_plan_shape shape = {.kind = kind,
@@ -74,23 +74,49 @@ steps_of(tc_op_kind kind, int32_t rank, int32_t size, int32_t root)
                            .elem_bytes = 4,
                            .count = 5,
                            .in_blocks = &blocks,
-                           .out_blocks = &blocks};
+                           .out_blocks = &blocks,
+                           .direct = direct};
     tc_plan plan = {0};
     uint32_t count;
 
     CHECK(tc_plan_create(&shape, &plan, NULL) == TC_OK);
     count = plan.step_count;
     for (uint32_t i = 0; i < count; i++) {
-        /* One of the same size that comes first, else the run would never end. */
+        /* One that comes first and is of the same size or of none, else the run would
+         * never end. */
         if (plan.steps[i].after >= 0) {
+            uint64_t ahead = plan.steps[plan.steps[i].after].bytes;
+
             CHECK(plan.steps[i].after < (int32_t)i);
-            CHECK(plan.steps[plan.steps[i].after].bytes == plan.steps[i].bytes);
+            CHECK(ahead == plan.steps[i].bytes || ahead == 0);
         }
         CHECK(plan.steps[i].peer != rank);
     }
     tc_plan_destroy(&plan);
     CHECK(plan.steps == NULL && plan.step_count == 0);
     return count;
+}
+
+static uint32_t
+steps_of(tc_op_kind kind, int32_t rank, int32_t size, int32_t root)
+{
+    return steps_of_shape(kind, rank, size, root, false);
+}
+
+static void
+test_direct_step_counts(void)
+{
+    for (int32_t n = 1; n <= 33; n++) {
+        uint32_t others = (uint32_t)n - 1;
+        uint32_t mcast = n > 1 ? 1 : 0;
+
+        CHECK(steps_of_shape(TC_OP_ALL_REDUCE, n / 2, n, 0, true) ==
+              3 * others + 1 + 2 * mcast);
+        CHECK(steps_of_shape(TC_OP_ALL_GATHER_SINGLE, n / 2, n, 0, true) ==
+              2 * others + 1 + mcast);
+        CHECK(steps_of_shape(TC_OP_REDUCE_SCATTER_SINGLE, n / 2, n, 0, true) ==
+              others + 1 + mcast);
+    }
 }
 
 static void
@@ -166,6 +192,19 @@ test_unsupported(void)
 }
 
 static void
+test_no_direct_plan(void)
+{
+    tc_plan_shape shape = {
+        .kind = TC_OP_BROADCAST, .size = 2, .elem_bytes = 4, .direct = true};
+    tc_plan plan = {.step_count = 17};
+    tc_error err = {0};
+
+    CHECK(tc_plan_create(&shape, &plan, &err) == TC_ERR_UNSUPPORTED);
+    CHECK(strstr(err.message, "broadcast is no collective with a direct") != NULL);
+    CHECK(plan.step_count == 0);
+}
+
+static void
 check_description(tc_step_kind kind, const char *want)
 {
     tc_step step = {.kind = kind, .peer = 2, .after = -1, .bytes = 65536};
@@ -186,6 +225,9 @@ test_describe(void)
     check_description(TC_STEP_REDUCE, "step 3: reduce 65536 bytes of all ranks");
     check_description(TC_STEP_MCAST, "step 3: multicast 65536 bytes");
     check_description(TC_STEP_MRECV, "step 3: recv 65536 multicast bytes from rank 2");
+    check_description(TC_STEP_READ, "step 3: read 65536 bytes of rank 2");
+    check_description(TC_STEP_REDUCE_READ,
+                      "step 3: read and reduce 65536 bytes of all ranks");
 }
 
 int
@@ -194,8 +236,10 @@ main(void)
     test_share();
     test_blocks();
     test_step_counts();
+    test_direct_step_counts();
     test_rotation();
     test_unsupported();
+    test_no_direct_plan();
     test_describe();
     return 0;
 }

@@ -29,6 +29,7 @@ random_spec(int32_t size, uint32_t *random)
         spec.count = SIM_UNEVEN;
     }
     spec.in_place = sim_random(random) % 2 == 0;
+    spec.direct = sim_kind_direct(spec.kind) && sim_random(random) % 2 == 0;
     spec.seed = sim_random(random);
     return spec;
 }
@@ -51,7 +52,8 @@ run_sequence(int32_t size, uint32_t seed)
     if (!sim_world_run(w, cases, SEQUENCE, order, seed)) {
         fprintf(stderr, "sequence with seed %u, size %d:", seed, (int)size);
         for (int i = 0; i < SEQUENCE; i++) {
-            fprintf(stderr, " %s", tc_op_name(cases[i]->spec.kind));
+            fprintf(stderr, " %s%s", cases[i]->spec.direct ? "direct " : "",
+                    tc_op_name(cases[i]->spec.kind));
         }
         fprintf(stderr, "\n");
         exit(1);

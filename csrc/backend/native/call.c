@@ -77,11 +77,14 @@ tc_native_announce_locked(tc_native *comm, tc_op *op)
     line->dtype = (uint8_t)dtype;
     line->redop = (uint8_t)redop;
     line->root = root;
+    if (nop->path == &tc_native_direct_path) {
+        tc_native_show_buffers(comm, call, line);
+    }
     tc_store_release_u64(&line->seq, seq);
 }
 
-static const tc_shm_call *
-line_of(const tc_native *comm, uint64_t seq, int32_t peer)
+tc_shm_call *
+tc_native_line_of(const tc_native *comm, uint64_t seq, int32_t peer)
 {
     return &tc_shm_segment_rank(comm->segment, peer)->calls[seq % TC_SHM_CALLS];
 }
@@ -90,7 +93,7 @@ bool
 tc_native_call_differs(const tc_native *comm, tc_op *op, int32_t peer)
 {
     const tc_native_op *nop = tc_native_op_of(op);
-    const tc_shm_call *line = line_of(comm, nop->seq, peer);
+    const tc_shm_call *line = tc_native_line_of(comm, nop->seq, peer);
     uint64_t fingerprint;
 
     if (tc_load_acquire_u64(&line->seq) != nop->seq) {
@@ -104,7 +107,7 @@ tc_native_call_differs(const tc_native *comm, tc_op *op, int32_t peer)
 bool
 tc_native_has_arrived(const tc_native *comm, uint64_t seq, int32_t peer)
 {
-    return tc_load_acquire_u64(&line_of(comm, seq, peer)->seq) >= seq;
+    return tc_load_acquire_u64(&tc_native_line_of(comm, seq, peer)->seq) >= seq;
 }
 
 static void
@@ -145,7 +148,7 @@ tc_native_describe(tc_op *op, char *text, size_t capacity)
 static bool
 read_line(const tc_native *comm, uint64_t seq, int32_t r, tc_shm_call *copy_p)
 {
-    const tc_shm_call *line = line_of(comm, seq, r);
+    const tc_shm_call *line = tc_native_line_of(comm, seq, r);
 
     if (tc_load_acquire_u64(&line->seq) != seq) {
         return false;

@@ -192,7 +192,7 @@ prepare_lanes(tc_native *comm, const tc_plan *plan, uint32_t piece, tc_error *er
 }
 
 static tc_status
-make_run(tc_native *comm, tc_op *op, tc_error *err)
+make_run(tc_native *comm, tc_op *op, bool direct, tc_error *err)
 {
     tc_native_op *nop = tc_native_op_of(op);
     tc_call *call = &op->call;
@@ -206,6 +206,7 @@ make_run(tc_native *comm, tc_op *op, tc_error *err)
         .count = call->count,
         .in_blocks = &call->in_blocks,
         .out_blocks = &call->out_blocks,
+        .direct = direct,
     };
 
     TC_TRY(tc_plan_create(&shape, &comm->plan, err));
@@ -217,14 +218,16 @@ make_run(tc_native *comm, tc_op *op, tc_error *err)
                                           .call = call,
                                           .lanes = &comm->lanes,
                                           .reduce = nop->reduce,
+                                          .peer_in = comm->peer_in,
+                                          .peer_out = comm->peer_out,
                                           .rank = comm->rank,
                                           .size = comm->size,
                                           .piece_bytes = piece},
                          &comm->run, err);
 }
 
-static tc_native_step
-plan_start(tc_native *comm, tc_op *op)
+tc_native_step
+tc_native_plan_begin(tc_native *comm, tc_op *op, bool direct)
 {
     tc_native_op *nop = tc_native_op_of(op);
     tc_error err;
@@ -232,12 +235,18 @@ plan_start(tc_native *comm, tc_op *op)
     nop->scratch = NULL;
     nop->scratch_ptrs = NULL;
     nop->input = op->call.in;
-    if (make_run(comm, op, &err) != TC_OK) {
+    if (make_run(comm, op, direct, &err) != TC_OK) {
         tc_native_break(comm, err.status, comm->rank, "rank %d: %s", comm->rank,
                         err.message);
         return TC_NATIVE_FAILED;
     }
     return TC_NATIVE_MOVED;
+}
+
+static tc_native_step
+plan_start(tc_native *comm, tc_op *op)
+{
+    return tc_native_plan_begin(comm, op, false);
 }
 
 void

@@ -23,6 +23,7 @@ static void
 free_comm(tc_native *comm)
 {
     tc_native_p2p_destroy(comm);
+    tc_native_views_destroy(comm);
     if (comm->segment != NULL) {
         tc_shm_segment_close(comm->segment);
     }

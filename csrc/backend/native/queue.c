@@ -344,6 +344,7 @@ pick_path(const tc_native *comm, const tc_call *call, uint64_t *bytes_p)
 {
     return tc_native_fits_exchange(comm, call, bytes_p)    ? &tc_native_exchange_path
            : tc_native_fits_multicast(comm, call, bytes_p) ? &tc_native_multicast_path
+           : tc_native_fits_direct(comm, call)             ? &tc_native_direct_path
                                                            : &tc_native_plan_path;
 }
 

@@ -45,7 +45,9 @@ struct tc_native_op {
     bool inside; /* its issuer is in the call and takes `status` from here */
     bool finished; /* completed, or about to be */
     tc_status status; /* once finished inside */
-    uint32_t arrived; /* exchange: peers seen so far */
+    uint32_t arrived; /* exchange and direct: peers seen so far */
+    uint32_t phase; /* direct: see direct.c */
+    bool readable; /* direct: nobody seen so far has said no */
     uint64_t exchange; /* exchange: its number */
     uint64_t bytes; /* exchange and multicast: shown to the others */
     const void *input; /* plan: call.in before PREMUL_SUM replaced it */
@@ -85,6 +87,10 @@ struct tc_native {
     const void **srcs; /* `size` addresses, for reductions */
     tc_plan plan; /* of `head`, if that takes the plan path; its memory stays */
     tc_run *run; /* the same */
+    tc_heap_view **views; /* by rank, NULL: none yet; all three NULL before a call
+                           * that may be direct */
+    const void **peer_in; /* by rank: of `head`, if its plan is direct */
+    const void **peer_out;
     int32_t full_peer; /* the reader that the last full lane waited for */
     tc_lanes lanes;
     tc_shm_lane mcast_out;
@@ -192,6 +198,10 @@ tc_native_check_history(tc_native *comm);
 bool
 tc_native_call_differs(const tc_native *comm, tc_op *op, int32_t peer);
 
+/* The line of the call of this number, unless `peer` has reused it. */
+tc_shm_call *
+tc_native_line_of(const tc_native *comm, uint64_t seq, int32_t peer);
+
 /* Whether `peer` has announced the call of this number or a later one. */
 bool
 tc_native_has_arrived(const tc_native *comm, uint64_t seq, int32_t peer);
@@ -200,7 +210,7 @@ tc_native_has_arrived(const tc_native *comm, uint64_t seq, int32_t peer);
 void
 tc_native_describe(tc_op *op, char *text, size_t capacity);
 
-/* exchange.c, multicast.c and collective.c: the three paths ------------------------ */
+/* exchange.c, multicast.c, collective.c and direct.c: the paths -------------------- */
 
 /* Pieces this small or smaller are not worth their headers: no path cuts them. */
 enum { TC_NATIVE_LEAST_PIECE = 8 * 1024 };
@@ -214,6 +224,21 @@ tc_native_fits_exchange(const tc_native *comm, const tc_call *call, uint64_t *by
 bool
 tc_native_fits_multicast(const tc_native *comm, const tc_call *call, uint64_t *bytes_p);
 
+/* The same for a call whose ranks may read each other's buffers. */
+bool
+tc_native_fits_direct(const tc_native *comm, const tc_call *call);
+
+/* Writes into the line of such a call where its buffers lie. */
+void
+tc_native_show_buffers(const tc_native *comm, const tc_call *call, tc_shm_call *line);
+
+void
+tc_native_views_destroy(tc_native *comm);
+
+/* Makes plan and run of `head`. */
+tc_native_step
+tc_native_plan_begin(tc_native *comm, tc_op *op, bool direct);
+
 /* Breaks the communicator because a piece of `peer` is longer or shorter than this rank
  * expects. */
 void
@@ -226,6 +251,7 @@ tc_native_lanes_init(tc_native *comm);
 extern const tc_native_path tc_native_exchange_path;
 extern const tc_native_path tc_native_multicast_path;
 extern const tc_native_path tc_native_plan_path;
+extern const tc_native_path tc_native_direct_path;
 
 /* p2p.c: sends and receives, beside the collectives -------------------------------- */
 

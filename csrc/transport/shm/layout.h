@@ -28,7 +28,11 @@ typedef struct tc_shm_header {
 } tc_shm_header;
 
 /* A call as its rank announced it, for the slow path of ranks that wait: what does the
- * other do instead? Invariant: `seq` is 0 while the entry is rewritten. */
+ * other do instead? Invariant: `seq` is 0 while the entry is rewritten.
+ *
+ * From `in_region` on only calls use it whose ranks may read each other's buffers:
+ * where input and output lie in the rank's heap (tc_heap_place), and later, in
+ * `verdict`, twice `seq`, plus 1 if it can read those of all others. */
 typedef struct tc_shm_call {
     uint64_t seq; /* collective number, counted from 1 */
     uint64_t fingerprint;
@@ -38,7 +42,11 @@ typedef struct tc_shm_call {
     uint8_t redop;
     uint8_t unused;
     int32_t root;
-    uint64_t pad[4];
+    uint32_t in_region;
+    uint32_t out_region;
+    uint64_t in_offset;
+    uint64_t out_offset;
+    uint64_t verdict;
 } tc_shm_call;
 
 typedef enum tc_shm_lane_kind {

@@ -33,6 +33,13 @@ sim_kind_uneven(tc_op_kind kind)
            kind == TC_OP_GATHER || kind == TC_OP_SCATTER;
 }
 
+bool
+sim_kind_direct(tc_op_kind kind)
+{
+    return kind == TC_OP_ALL_REDUCE || kind == TC_OP_ALL_GATHER_SINGLE ||
+           kind == TC_OP_REDUCE_SCATTER_SINGLE;
+}
+
 static bool
 kind_single(tc_op_kind kind)
 {
@@ -395,7 +402,10 @@ sim_case_create(const sim_spec *spec)
     c->dtype = spec->seed % 2 == 0 ? TC_FLOAT32 : TC_INT32;
     c->counts = calloc(n * n, sizeof(*c->counts));
     c->ranks = calloc(n, sizeof(*c->ranks));
+    c->peer_in = calloc(n, sizeof(*c->peer_in));
+    c->peer_out = calloc(n, sizeof(*c->peer_out));
     CHECK(c->counts != NULL && c->ranks != NULL);
+    CHECK(c->peer_in != NULL && c->peer_out != NULL);
     choose_counts(c);
     for (int32_t r = 0; r < spec->size; r++) {
         sim_memory *m = &c->ranks[r];
@@ -412,6 +422,8 @@ sim_case_create(const sim_spec *spec)
         lay_out(c, r);
         fill(c, r);
         make_call(c, r);
+        c->peer_in[r] = m->call.in != NULL ? m->call.in : m->call.in_blocks.base;
+        c->peer_out[r] = m->call.out != NULL ? m->call.out : m->call.out_blocks.base;
     }
     return c;
 }
@@ -424,6 +436,8 @@ sim_case_destroy(sim_case *c)
         free(c->ranks[r].want);
         free(c->ranks[r].in_counts);
     }
+    free(c->peer_in);
+    free(c->peer_out);
     free(c->ranks);
     free(c->counts);
     free(c);
@@ -458,7 +472,8 @@ sim_case_shape(const sim_case *c, int32_t r)
                            .elem_bytes = tc_dtype_size(call->dtype),
                            .count = call->count,
                            .in_blocks = &call->in_blocks,
-                           .out_blocks = &call->out_blocks};
+                           .out_blocks = &call->out_blocks,
+                           .direct = c->spec.direct};
 }
 
 /* Cost ----------------------------------------------------------------------------- */
@@ -528,6 +543,13 @@ sim_case_traffic(const sim_case *c, int32_t r, uint32_t piece_bytes)
     uint64_t others = (uint64_t)c->spec.size - 1;
 
     if (others == 0) {
+        return t;
+    }
+    if (c->spec.direct) {
+        uint64_t rounds = c->spec.kind == TC_OP_ALL_REDUCE ? 2 : 1;
+
+        add_flow(&t.mcast_out, 0, rounds, piece_bytes);
+        add_flow(&t.mcast_in, 0, rounds * others, piece_bytes);
         return t;
     }
     if (c->spec.kind == TC_OP_ALL_REDUCE) {

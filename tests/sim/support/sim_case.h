@@ -15,6 +15,7 @@ typedef struct sim_spec {
     /* all_reduce, reduce, broadcast: of the tensor; else of a block, or SIM_UNEVEN. */
     uint64_t count;
     bool in_place;
+    bool direct; /* the ranks read each other's buffers */
     uint32_t seed;
 } sim_spec;
 
@@ -39,6 +40,8 @@ typedef struct sim_case {
     uint64_t
         *counts; /* [r * size + p]: elements of block p of rank r, see sim_case.c */
     sim_memory *ranks;
+    const void **peer_in; /* by rank: what a direct plan reads */
+    const void **peer_out;
 } sim_case;
 
 typedef struct sim_flow {
@@ -53,6 +56,10 @@ typedef struct sim_traffic {
     sim_flow mcast_out;
     sim_flow mcast_in;
 } sim_traffic;
+
+/* Whether an operation has a direct plan. */
+bool
+sim_kind_direct(tc_op_kind kind);
 
 /* Whether blocks of an operation may differ in size. */
 bool

@@ -265,6 +265,8 @@ rank_start(rank_state *me)
                                          .call = &c->ranks[me->rank].call,
                                          .lanes = &me->lanes,
                                          .reduce = sim_case_reduce(c),
+                                         .peer_in = c->peer_in,
+                                         .peer_out = c->peer_out,
                                          .rank = me->rank,
                                          .size = me->world->size,
                                          .piece_bytes = me->world->piece_bytes},
