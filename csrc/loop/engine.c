@@ -270,8 +270,9 @@ tc_engine_attach(tc_engine *engine, tc_engine_source *source)
 void
 tc_engine_retire(tc_engine *engine, tc_engine_source *source)
 {
-    tc_store_release_u32(&source->retired, 1);
-    tc_engine_kick(engine, source);
+    tc_fetch_add_seq_cst_u32(&source->retired, 1);
+    /* Its thread may be awake and have freed the source by now. */
+    ring_both(engine);
 }
 
 void
