@@ -45,8 +45,8 @@ tc_engine_destroy(tc_engine *engine);
 void
 tc_engine_attach(tc_engine *engine, tc_engine_source *source);
 
-/* The engine lets go of the source and calls its `retire` soon, or has done so when this
- * returns. Any thread, also from inside `progress`; never waits. */
+/* The engine lets go of the source and calls its `retire` soon, or has done so when
+ * this returns. Any thread, also from inside `progress`; never waits. */
 void
 tc_engine_retire(tc_engine *engine, tc_engine_source *source);
 
