@@ -71,6 +71,7 @@ def start(rank, size, backend, path, switch):
     return subprocess.Popen(
         [sys.executable, "-c", PROGRAM, backend, str(path)],
         env=environment("environment") | variables,
+        cwd=ROOT,  # what `-c` looks in first
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
