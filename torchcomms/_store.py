@@ -11,7 +11,7 @@ from typing import Any
 
 from torchcomms import _core
 
-_FIRST_DELAY_S = 0.001
+_FIRST_DELAY_S = 0.0001
 _LAST_DELAY_S = 0.05
 # The last look before a deadline must not be taken for a store that is silent.
 _LEAST_CALL_S = 0.5
