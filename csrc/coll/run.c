@@ -359,7 +359,7 @@ move_out(const tc_run *run, uint32_t index, uint32_t piece, blocked *by)
         return TC_PENDING;
     }
     if (piece > 0) { /* an empty buffer may be NULL */
-        tc_copy_to_slot(slot, state->src + state->done, piece);
+        run->lanes->fill(run->lanes->ctx, slot, state->src + state->done, piece);
     }
     run->lanes->publish(run->lanes->ctx, lane, piece, step->bytes);
     return TC_OK;

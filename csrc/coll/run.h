@@ -20,6 +20,8 @@ typedef struct tc_lanes {
     /* A slot to write the next piece into, or NULL while the lane is full. Asked again
      * before `publish`, it returns the same slot. */
     void *(*reserve)(void *ctx, int32_t lane);
+    /* Copies into a reserved slot. */
+    void (*fill)(void *ctx, void *slot, const void *src, size_t bytes);
     /* Hands the reserved slot with its first `bytes` bytes to the readers. `total` is
      * the step's byte count, by which the reader recognises a mismatch. */
     void (*publish)(void *ctx, int32_t lane, uint32_t bytes, uint64_t total);

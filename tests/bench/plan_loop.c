@@ -51,7 +51,7 @@ send_piece(tc_shm_lane *lane, const void *src, size_t bytes)
     while ((slot = tc_shm_lane_reserve(lane)) == NULL) {
         tc_cpu_relax();
     }
-    tc_copy_to_slot(slot, src, bytes);
+    tc_shm_segment_fill(lane->segment, slot, src, bytes);
     tc_shm_lane_publish(lane, &piece);
 }
 

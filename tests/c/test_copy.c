@@ -28,19 +28,33 @@ check_copy(copy_fn copy, size_t bytes, size_t dst_offset, size_t src_offset)
     }
 }
 
+static void
+copy_near(void *dst, const void *src, size_t bytes)
+{
+    tc_copy_to_slot(dst, src, bytes, false);
+}
+
+static void
+copy_far(void *dst, const void *src, size_t bytes)
+{
+    tc_copy_to_slot(dst, src, bytes, true);
+}
+
 int
 main(void)
 {
-    static const size_t lengths[] = {0, 1, 63, 1023, 1024, 1025, 4096};
+    static const size_t lengths[] = {0, 1, 63, 511, 512, 513, 1023, 1024, 1025, 4096};
     static const size_t offsets[] = {0, 1, 63, 64};
 
     for (size_t l = 0; l < sizeof(lengths) / sizeof(lengths[0]); l++) {
         for (size_t i = 0; i < 16; i++) {
-            check_copy(tc_copy_to_slot, lengths[l], offsets[i / 4], offsets[i % 4]);
+            check_copy(copy_near, lengths[l], offsets[i / 4], offsets[i % 4]);
+            check_copy(copy_far, lengths[l], offsets[i / 4], offsets[i % 4]);
             check_copy(tc_copy_from_slot, lengths[l], offsets[i / 4], offsets[i % 4]);
         }
     }
-    tc_copy_to_slot(NULL, NULL, 0);
+    copy_near(NULL, NULL, 0);
+    copy_far(NULL, NULL, 0);
     tc_copy_from_slot(NULL, NULL, 0);
     return 0;
 }

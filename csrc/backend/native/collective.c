@@ -33,6 +33,14 @@ lane_reserve(void *ctx, int32_t lane)
 }
 
 static void
+lane_fill(void *ctx, void *slot, const void *src, size_t bytes)
+{
+    tc_native *comm = ctx;
+
+    tc_shm_segment_fill(comm->segment, slot, src, bytes);
+}
+
+static void
 lane_publish(void *ctx, int32_t lane, uint32_t bytes, uint64_t total)
 {
     tc_native *comm = ctx;
@@ -86,6 +94,7 @@ tc_native_lanes_init(tc_native *comm)
     comm->lanes = (tc_lanes){
         .ctx = comm,
         .reserve = lane_reserve,
+        .fill = lane_fill,
         .publish = lane_publish,
         .peek = lane_peek,
         .release = lane_release,

@@ -74,14 +74,14 @@ show(const tc_native *comm, const tc_call *call, uint8_t *dst, uint64_t bytes)
     uint64_t elem = elem_bytes(call);
 
     if (!shows_blocks(call->kind)) {
-        tc_copy_to_slot(dst, call->in, bytes);
+        tc_shm_segment_fill(comm->segment, dst, call->in, bytes);
     } else if (call->in_blocks.ptrs == NULL) {
-        tc_copy_to_slot(dst, call->in_blocks.base, bytes);
+        tc_shm_segment_fill(comm->segment, dst, call->in_blocks.base, bytes);
     } else {
         uint64_t block = shown_count(call) * elem;
 
         for (int32_t r = 0; r < comm->size; r++) {
-            tc_copy_to_slot(dst + block * (uint64_t)r, call->in_blocks.ptrs[r], block);
+            tc_shm_segment_fill(comm->segment, dst + block * (uint64_t)r, call->in_blocks.ptrs[r], block);
         }
     }
     if (call->redop == TC_REDOP_PREMUL_SUM && bytes > 0) {
@@ -113,6 +113,7 @@ exchange_start(tc_native *comm, tc_op *op)
         show(comm, &op->call, data_of(comm, comm->rank, number, bytes), bytes);
     }
     header->fingerprint = nop->fingerprint;
+    tc_shm_segment_beat(comm->segment);
     tc_store_seq_cst_u64(&header->seq, number);
     tc_shm_ring_all(comm->segment);
     return TC_NATIVE_MOVED;
@@ -175,6 +176,9 @@ exchange_step(tc_native *comm, tc_op *op)
         if (tc_load_acquire_u64(&header->seq) != nop->exchange) {
             nop->peer = r;
             return TC_NATIVE_BLOCKED;
+        }
+        if (r != comm->rank) {
+            tc_shm_segment_hear(comm->segment, r);
         }
         if (header->fingerprint != nop->fingerprint) {
             tc_native_mismatch_locked(comm, op, r);

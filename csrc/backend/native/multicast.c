@@ -51,7 +51,7 @@ write_piece(tc_native *comm, tc_op *op)
         nop->peer = comm->full_peer;
         return TC_NATIVE_BLOCKED;
     }
-    tc_copy_to_slot(slot, op->call.in, nop->bytes);
+    tc_shm_segment_fill(comm->segment, slot, op->call.in, nop->bytes);
     comm->lanes.publish(comm, TC_LANE_MCAST, (uint32_t)nop->bytes, nop->bytes);
     return TC_NATIVE_DONE;
 }

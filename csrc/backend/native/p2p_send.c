@@ -106,7 +106,7 @@ try_send(tc_native *comm, tc_p2p_peer *peer, tc_p2p_part *part)
     if (is_eager(part)) {
         piece.type = TC_P2P_EAGER;
         piece.bytes = (uint32_t)part->total;
-        tc_copy_to_slot(slot, part->buf, part->total);
+        tc_shm_segment_fill(comm->segment, slot, part->buf, part->total);
         tc_shm_lane_publish(&peer->eager_out, &piece);
         tc_p2p_part_end(comm, part);
     } else {
@@ -276,7 +276,7 @@ stream_piece(tc_native *comm, tc_p2p_peer *peer)
         piece.total = o->part->total;
         piece.bytes = bulk_piece_bytes(peer, o->part->total);
         piece.bytes = left < piece.bytes ? (uint32_t)left : piece.bytes;
-        tc_copy_to_slot(slot, o->part->buf + peer->stream_moved, piece.bytes);
+        tc_shm_segment_fill(comm->segment, slot, o->part->buf + peer->stream_moved, piece.bytes);
         peer->stream_moved += piece.bytes;
     }
     tc_shm_lane_publish(&peer->bulk_out, &piece);

@@ -8,7 +8,7 @@
 _Static_assert(sizeof(tc_shm_piece) == TC_SHM_LINE, "a piece's header is one line");
 
 static void
-open_end(const tc_shm_segment *segment, tc_shm_lane_kind kind, uint64_t offset,
+open_end(tc_shm_segment *segment, tc_shm_lane_kind kind, uint64_t offset,
          tc_shm_lane *lane_p)
 {
     const tc_shm_lane_shape *shape = &segment->layout.lanes[kind];
@@ -27,7 +27,7 @@ open_end(const tc_shm_segment *segment, tc_shm_lane_kind kind, uint64_t offset,
 }
 
 void
-tc_shm_lane_open_writer(const tc_shm_segment *segment, tc_shm_lane_kind kind,
+tc_shm_lane_open_writer(tc_shm_segment *segment, tc_shm_lane_kind kind,
                         int32_t peer, tc_shm_lane *lane_p)
 {
     open_end(segment, kind,
@@ -36,7 +36,7 @@ tc_shm_lane_open_writer(const tc_shm_segment *segment, tc_shm_lane_kind kind,
 }
 
 void
-tc_shm_lane_open_reader(const tc_shm_segment *segment, tc_shm_lane_kind kind,
+tc_shm_lane_open_reader(tc_shm_segment *segment, tc_shm_lane_kind kind,
                         int32_t peer, tc_shm_lane *lane_p)
 {
     int32_t rank = segment->rank;
@@ -103,6 +103,7 @@ tc_shm_lane_reserve(tc_shm_lane *lane)
         if (lane->next > lane->acked + lane->slots) {
             return NULL;
         }
+        tc_shm_segment_hear(lane->segment, tc_shm_lane_slowest(lane));
     }
     return lane->data + (lane->next % lane->slots) * lane->slot_bytes;
 }
@@ -137,6 +138,7 @@ tc_shm_lane_publish(tc_shm_lane *lane, const tc_shm_piece *piece)
     slot->tag = piece->tag;
     slot->dtype = piece->dtype;
     slot->message = piece->message;
+    tc_shm_segment_beat(lane->segment);
     tc_store_seq_cst_u64(&slot->number, lane->next);
     lane->next++;
     if (lane->peer >= 0) {
@@ -154,6 +156,7 @@ tc_shm_lane_peek(const tc_shm_lane *lane, const uint8_t **data_p)
     if (tc_load_acquire_u64(&slot->number) != lane->next) {
         return NULL;
     }
+    tc_shm_segment_hear(lane->segment, lane->peer);
     *data_p = lane->data + (lane->next % lane->slots) * lane->slot_bytes;
     return slot;
 }
@@ -161,6 +164,7 @@ tc_shm_lane_peek(const tc_shm_lane *lane, const uint8_t **data_p)
 void
 tc_shm_lane_release(tc_shm_lane *lane)
 {
+    tc_shm_segment_beat(lane->segment);
     tc_store_seq_cst_u64(ack_of(lane, lane->index), lane->next);
     lane->next++;
     tc_shm_ring_one(lane->segment, lane->peer);

@@ -28,7 +28,7 @@ typedef struct tc_shm_lane {
     tc_shm_piece *pieces;
     uint8_t *acks; /* one line per reader, a counter each */
     uint8_t *data;
-    const tc_shm_segment *segment;
+    tc_shm_segment *segment;
     uint64_t next;
     uint64_t acked; /* writer: every reader is known to be this far */
     uint32_t populated; /* writer: bytes of each slot that are present */
@@ -41,12 +41,12 @@ typedef struct tc_shm_lane {
 
 /* The own rank's writing end of its lane to `peer` (-1 for the multicast lane). */
 void
-tc_shm_lane_open_writer(const tc_shm_segment *segment, tc_shm_lane_kind kind,
+tc_shm_lane_open_writer(tc_shm_segment *segment, tc_shm_lane_kind kind,
                         int32_t peer, tc_shm_lane *lane_p);
 
 /* The own rank's reading end of the lane from `peer`. */
 void
-tc_shm_lane_open_reader(const tc_shm_segment *segment, tc_shm_lane_kind kind,
+tc_shm_lane_open_reader(tc_shm_segment *segment, tc_shm_lane_kind kind,
                         int32_t peer, tc_shm_lane *lane_p);
 
 /* Writer, before the first piece of so many bytes: makes the memory present. */

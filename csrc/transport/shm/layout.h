@@ -7,6 +7,7 @@
 
 enum {
     TC_SHM_LINE = 64,
+    TC_SHM_APART = 512, /* from which nothing is fetched along with a line */
     TC_SHM_PAGE = 4096,
     TC_SHM_MAX_RANKS = 4096,
     TC_SHM_INLINE_BYTES = 48,
@@ -116,6 +117,8 @@ typedef struct tc_shm_rank {
     /* bit r % 64 of word r / 64: rank r has made its point-to-point lane to this rank
      * present, so that reading there cannot fail; set by r, never cleared */
     uint64_t senders[TC_SHM_MAX_RANKS / 64];
+    /* counts up with the rank's news (tc_shm_distance), far from other lines */
+    _Alignas(TC_SHM_APART) uint64_t beat;
 } tc_shm_rank;
 
 /* `size` is 1 to TC_SHM_MAX_RANKS. */

@@ -57,6 +57,7 @@ tc_shm_segment_allocate(const tc_shm_member *self, tc_shm_segment **segment_p,
                             self->size);
     }
     tc_shm_layout_compute(self->size, &segment->layout);
+    tc_shm_distance_init(&segment->distance);
     segment->rank = self->rank;
     segment->pages[self->rank] = self->page;
     segment->pid = (int32_t)getpid();

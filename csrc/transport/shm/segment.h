@@ -4,8 +4,10 @@
 #ifndef TC_SHM_SEGMENT_H
 #define TC_SHM_SEGMENT_H
 
+#include "base/copy.h"
 #include "loop/page.h"
 #include "torchcomms/backend.h"
+#include "transport/shm/distance.h"
 #include "transport/shm/layout.h"
 
 /* A mapped segment. Invariant: everything a peer wrote is checked before it is used as
@@ -13,6 +15,7 @@
  * rank. */
 typedef struct tc_shm_segment {
     tc_shm_layout layout;
+    tc_shm_distance distance; /* of the threads that have the communicator */
     int32_t rank;
     uint8_t *base;
     tc_page **pages;
@@ -88,6 +91,29 @@ tc_shm_segment_exchange(const tc_shm_segment *segment, int32_t rank, uint64_t pa
     return segment->base + segment->layout.exchange_offset +
            segment->layout.exchange_stride * (uint64_t)rank +
            segment->layout.exchange_bytes * parity;
+}
+
+/* Before this rank gives others news, and when it has got some from `rank`: this keeps
+ * `distance` up to date. */
+static inline void
+tc_shm_segment_beat(const tc_shm_segment *segment)
+{
+    tc_shm_distance_beat(&segment->distance,
+                         &tc_shm_segment_rank(segment, segment->rank)->beat);
+}
+
+static inline void
+tc_shm_segment_hear(tc_shm_segment *segment, int32_t rank)
+{
+    tc_shm_distance_hear(&segment->distance, &tc_shm_segment_rank(segment, rank)->beat);
+}
+
+/* Copies into a slot that this rank owns. */
+static inline void
+tc_shm_segment_fill(const tc_shm_segment *segment, void *slot, const void *src,
+                    size_t bytes)
+{
+    tc_copy_to_slot(slot, src, bytes, segment->distance.far);
 }
 
 #endif

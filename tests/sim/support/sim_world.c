@@ -100,6 +100,13 @@ reserve(void *ctx, int32_t to)
 }
 
 static void
+fill(void *ctx, void *slot, const void *src, size_t bytes)
+{
+    (void)ctx;
+    memcpy(slot, src, bytes);
+}
+
+static void
 publish(void *ctx, int32_t to, uint32_t bytes, uint64_t total)
 {
     rank_state *me = ctx;
@@ -205,6 +212,7 @@ sim_world_create(int32_t size, uint32_t slots, uint32_t piece_bytes)
         w->ranks[r].rank = r;
         w->ranks[r].lanes = (tc_lanes){.ctx = &w->ranks[r],
                                        .reserve = reserve,
+                                       .fill = fill,
                                        .publish = publish,
                                        .peek = peek,
                                        .release = release};
