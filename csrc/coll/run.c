@@ -29,6 +29,7 @@ struct tc_run {
     int32_t rank;
     int32_t size;
     uint32_t piece_bytes;
+    bool large; /* its copies to the user's memory go past the caches */
     uint32_t active_count;
     uint32_t cursor; /* where in `active` the next sweep starts */
     uint32_t *active; /* the unfinished steps, in plan order */
@@ -164,6 +165,17 @@ check_config(const tc_run_config *config, size_t elem_bytes, tc_error *err)
     return TC_OK;
 }
 
+static uint64_t
+moved_bytes(const tc_plan *plan)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t i = 0; i < plan->step_count; i++) {
+        sum += plan->steps[i].bytes;
+    }
+    return sum;
+}
+
 /* Room for the run and its arrays at *run_p. */
 static tc_status
 reserve(const tc_run_config *config, tc_run **run_p, tc_error *err)
@@ -210,6 +222,7 @@ tc_run_create(const tc_run_config *config, tc_run **run_p, tc_error *err)
                     .rank = config->rank,
                     .size = config->size,
                     .piece_bytes = config->piece_bytes,
+                    .large = moved_bytes(config->plan) >= config->cache_bytes,
                     .active_count = (uint32_t)count};
     /* Ordered by falling alignment. */
     run->steps = (run_step *)(run + 1);
@@ -338,8 +351,9 @@ move_copy(const tc_run *run, uint32_t index, uint32_t piece)
 
     if (state->src == state->dst) {
         state->done = run->plan->steps[index].bytes - piece;
-    } else if (piece > 0) {
-        memcpy(state->dst + state->done, state->src + state->done, piece);
+    } else {
+        tc_copy_to_user(state->dst + state->done, state->src + state->done, piece,
+                        run->large);
     }
     return TC_OK;
 }
@@ -382,9 +396,7 @@ move_in(const tc_run *run, uint32_t index, uint32_t piece, blocked *by)
         by->peer = step->peer;
         return status;
     }
-    if (piece > 0) {
-        tc_copy_from_slot(state->dst + state->done, slot, piece);
-    }
+    tc_copy_to_user(state->dst + state->done, slot, piece, run->large);
     run->lanes->release(run->lanes->ctx, step->peer, mcast);
     return TC_OK;
 }
@@ -433,7 +445,8 @@ move_read(const tc_run *run, uint32_t index, uint32_t piece)
 {
     const run_step *state = &run->steps[index];
 
-    tc_copy_from_slot(state->dst + state->done, state->src + state->done, piece);
+    tc_copy_to_user(state->dst + state->done, state->src + state->done, piece,
+                    run->large);
     return TC_OK;
 }
 

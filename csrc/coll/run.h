@@ -46,7 +46,9 @@ typedef struct tc_run tc_run;
 /* What a run is made from. `plan`, `call` and `lanes` are borrowed until
  * tc_run_destroy. The buffers of the call may be the same where the algorithm says so.
  * `reduce` may be NULL where the plan has no REDUCE step; it is called with one source
- * per rank, in rank order, of which this rank's may be the destination. `peer_in` and
+ * per rank, in rank order, of which this rank's may be the destination. A plan whose
+ * steps move `cache_bytes` or more writes past the caches what it copies to the user's
+ * memory (docs/design/copies.md). `peer_in` and
  * `peer_out` have the inputs and outputs of the other ranks by rank, where the plan is
  * a direct one, and are borrowed as long. */
 typedef struct tc_run_config {
@@ -59,6 +61,7 @@ typedef struct tc_run_config {
     int32_t rank;
     int32_t size;
     uint32_t piece_bytes;
+    uint64_t cache_bytes;
 } tc_run_config;
 
 /* *run_p is NULL, or a run made before, whose memory serves again if it is enough;

@@ -75,7 +75,7 @@ straight_loop(loop_end *end, uint8_t *buf, size_t bytes, size_t piece)
         tc_shm_lane_release(&end->in);
         send_piece(&end->all_out, mine + at, n);
         data = await_piece(&end->all_in);
-        tc_copy_from_slot(theirs + at, data, n);
+        tc_copy_to_user(theirs + at, data, n, false);
         tc_shm_lane_release(&end->all_in);
     }
 }

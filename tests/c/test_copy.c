@@ -40,21 +40,34 @@ copy_far(void *dst, const void *src, size_t bytes)
     tc_copy_to_slot(dst, src, bytes, true);
 }
 
+static void
+copy_small(void *dst, const void *src, size_t bytes)
+{
+    tc_copy_to_user(dst, src, bytes, false);
+}
+
+static void
+copy_large(void *dst, const void *src, size_t bytes)
+{
+    tc_copy_to_user(dst, src, bytes, true);
+}
+
 int
 main(void)
 {
+    static const copy_fn copies[] = {copy_near, copy_far, copy_small, copy_large};
     static const size_t lengths[] = {0, 1, 63, 511, 512, 513, 1023, 1024, 1025, 4096};
     static const size_t offsets[] = {0, 1, 63, 64};
 
     for (size_t l = 0; l < sizeof(lengths) / sizeof(lengths[0]); l++) {
         for (size_t i = 0; i < 16; i++) {
-            check_copy(copy_near, lengths[l], offsets[i / 4], offsets[i % 4]);
-            check_copy(copy_far, lengths[l], offsets[i / 4], offsets[i % 4]);
-            check_copy(tc_copy_from_slot, lengths[l], offsets[i / 4], offsets[i % 4]);
+            for (size_t c = 0; c < sizeof(copies) / sizeof(copies[0]); c++) {
+                check_copy(copies[c], lengths[l], offsets[i / 4], offsets[i % 4]);
+            }
         }
     }
-    copy_near(NULL, NULL, 0);
-    copy_far(NULL, NULL, 0);
-    tc_copy_from_slot(NULL, NULL, 0);
+    for (size_t c = 0; c < sizeof(copies) / sizeof(copies[0]); c++) {
+        copies[c](NULL, NULL, 0);
+    }
     return 0;
 }

@@ -231,7 +231,8 @@ make_run(tc_native *comm, tc_op *op, bool direct, tc_error *err)
                                           .peer_out = comm->peer_out,
                                           .rank = comm->rank,
                                           .size = comm->size,
-                                          .piece_bytes = piece},
+                                          .piece_bytes = piece,
+                                          .cache_bytes = comm->cache_bytes},
                          &comm->run, err);
 }
 

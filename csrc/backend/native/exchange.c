@@ -81,7 +81,8 @@ show(const tc_native *comm, const tc_call *call, uint8_t *dst, uint64_t bytes)
         uint64_t block = shown_count(call) * elem;
 
         for (int32_t r = 0; r < comm->size; r++) {
-            tc_shm_segment_fill(comm->segment, dst + block * (uint64_t)r, call->in_blocks.ptrs[r], block);
+            tc_shm_segment_fill(comm->segment, dst + block * (uint64_t)r,
+                                call->in_blocks.ptrs[r], block);
         }
     }
     if (call->redop == TC_REDOP_PREMUL_SUM && bytes > 0) {
@@ -158,7 +159,7 @@ combine_blocks(tc_native *comm, tc_op *op)
 
         /* The own block comes from the slot too, unless it is where it has to be. */
         if (r != comm->rank || blocks || dst != call->in) {
-            tc_copy_from_slot(dst, src, block);
+            tc_copy_to_user(dst, src, block, false);
         }
     }
 }

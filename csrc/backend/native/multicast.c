@@ -76,7 +76,7 @@ read_piece(tc_native *comm, tc_op *op)
         tc_native_report_length(comm, root);
         return TC_NATIVE_FAILED;
     }
-    tc_copy_from_slot(op->call.out, slot, bytes);
+    tc_copy_to_user(op->call.out, slot, bytes, false);
     comm->lanes.release(comm, root, true);
     return TC_NATIVE_DONE;
 }

@@ -8,6 +8,7 @@
 
 #include "backend/native/state.h"
 #include "base/affinity.h"
+#include "base/cache.h"
 #include "base/error.h"
 #include "base/log.h"
 
@@ -109,6 +110,7 @@ finish_comm(tc_native *comm, tc_error *err)
         tc_shm_lane_open_writer(comm->segment, TC_SHM_LANE_PAIR, r, &comm->pair_out[r]);
         tc_shm_lane_open_reader(comm->segment, TC_SHM_LANE_PAIR, r, &comm->pair_in[r]);
     }
+    comm->cache_bytes = tc_cache_read_bytes();
     TC_TRY(decide_spinning(comm, err));
     TC_TRY(tc_native_p2p_create(comm, err));
     comm->source.progress = tc_native_engine_progress;

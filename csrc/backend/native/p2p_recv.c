@@ -61,7 +61,7 @@ deliver(tc_native *comm, tc_p2p_part *part, uint64_t total, uint32_t dtype,
         const uint8_t *data)
 {
     if (!differs(part, total, dtype)) {
-        tc_copy_from_slot(part->buf, data, total);
+        tc_copy_to_user(part->buf, data, total, false);
     }
     tc_p2p_part_end(comm, part);
 }
@@ -127,7 +127,7 @@ keep(tc_native *comm, tc_p2p_peer *peer, const tc_shm_piece *piece, const uint8_
         .dtype = piece->dtype,
         .type = piece->type,
     };
-    tc_copy_from_slot(kept->data, data, piece->bytes);
+    tc_copy_to_user(kept->data, data, piece->bytes, false);
     *peer->kept_end = kept;
     peer->kept_end = &kept->next;
     peer->kept_bytes += piece->bytes;
@@ -383,7 +383,8 @@ take_data(tc_native *comm, tc_p2p_peer *peer)
     }
     if (piece.type == TC_P2P_DATA) {
         if (in->part != NULL) {
-            tc_copy_from_slot(in->part->buf + in->moved, data, piece.bytes);
+            tc_copy_to_user(in->part->buf + in->moved, data, piece.bytes,
+                            in->total >= comm->cache_bytes);
         }
         in->moved += piece.bytes;
     } else if (in->part != NULL) {

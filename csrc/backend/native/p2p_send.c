@@ -276,7 +276,8 @@ stream_piece(tc_native *comm, tc_p2p_peer *peer)
         piece.total = o->part->total;
         piece.bytes = bulk_piece_bytes(peer, o->part->total);
         piece.bytes = left < piece.bytes ? (uint32_t)left : piece.bytes;
-        tc_shm_segment_fill(comm->segment, slot, o->part->buf + peer->stream_moved, piece.bytes);
+        tc_shm_segment_fill(comm->segment, slot, o->part->buf + peer->stream_moved,
+                            piece.bytes);
         peer->stream_moved += piece.bytes;
     }
     tc_shm_lane_publish(&peer->bulk_out, &piece);

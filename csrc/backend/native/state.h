@@ -72,6 +72,7 @@ struct tc_native {
     int32_t size;
     uint32_t number; /* in its process, for the record */
     uint32_t spins; /* polls of a waiter before it yields */
+    uint64_t cache_bytes; /* results of what moves more are written past the caches */
     char *name;
 
     tc_op *inbox;

@@ -28,8 +28,7 @@ matters(void)
     unsigned c;
     unsigned d;
 
-    return __get_cpuid_count(LEAF, 0, &a, &b, &c, &d) == 0 ||
-           (b >> ERMS_BIT & 1u) == 0;
+    return __get_cpuid_count(LEAF, 0, &a, &b, &c, &d) == 0 || (b >> ERMS_BIT & 1u) == 0;
 #else
     return false;
 #endif

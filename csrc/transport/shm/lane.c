@@ -27,8 +27,8 @@ open_end(tc_shm_segment *segment, tc_shm_lane_kind kind, uint64_t offset,
 }
 
 void
-tc_shm_lane_open_writer(tc_shm_segment *segment, tc_shm_lane_kind kind,
-                        int32_t peer, tc_shm_lane *lane_p)
+tc_shm_lane_open_writer(tc_shm_segment *segment, tc_shm_lane_kind kind, int32_t peer,
+                        tc_shm_lane *lane_p)
 {
     open_end(segment, kind,
              tc_shm_layout_lane(&segment->layout, kind, segment->rank, peer), lane_p);
@@ -36,8 +36,8 @@ tc_shm_lane_open_writer(tc_shm_segment *segment, tc_shm_lane_kind kind,
 }
 
 void
-tc_shm_lane_open_reader(tc_shm_segment *segment, tc_shm_lane_kind kind,
-                        int32_t peer, tc_shm_lane *lane_p)
+tc_shm_lane_open_reader(tc_shm_segment *segment, tc_shm_lane_kind kind, int32_t peer,
+                        tc_shm_lane *lane_p)
 {
     int32_t rank = segment->rank;
 

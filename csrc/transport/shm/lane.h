@@ -41,13 +41,13 @@ typedef struct tc_shm_lane {
 
 /* The own rank's writing end of its lane to `peer` (-1 for the multicast lane). */
 void
-tc_shm_lane_open_writer(tc_shm_segment *segment, tc_shm_lane_kind kind,
-                        int32_t peer, tc_shm_lane *lane_p);
+tc_shm_lane_open_writer(tc_shm_segment *segment, tc_shm_lane_kind kind, int32_t peer,
+                        tc_shm_lane *lane_p);
 
 /* The own rank's reading end of the lane from `peer`. */
 void
-tc_shm_lane_open_reader(tc_shm_segment *segment, tc_shm_lane_kind kind,
-                        int32_t peer, tc_shm_lane *lane_p);
+tc_shm_lane_open_reader(tc_shm_segment *segment, tc_shm_lane_kind kind, int32_t peer,
+                        tc_shm_lane *lane_p);
 
 /* Writer, before the first piece of so many bytes: makes the memory present. */
 tc_status
