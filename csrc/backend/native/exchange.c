@@ -114,7 +114,6 @@ exchange_start(tc_native *comm, tc_op *op)
         show(comm, &op->call, data_of(comm, comm->rank, number, bytes), bytes);
     }
     header->fingerprint = nop->fingerprint;
-    tc_shm_segment_beat(comm->segment);
     tc_store_seq_cst_u64(&header->seq, number);
     tc_shm_ring_all(comm->segment);
     return TC_NATIVE_MOVED;

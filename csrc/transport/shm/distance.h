@@ -48,7 +48,8 @@ tc_shm_distance_hear(tc_shm_distance *distance, const uint64_t *beat)
     }
 }
 
-/* Before this rank gives news; `beat` is its own. */
+/* This rank has given news; `beat` is its own. Not before, or the news would wait for
+ * the line where another rank has just sampled it. */
 static inline void
 tc_shm_distance_beat(const tc_shm_distance *distance, uint64_t *beat)
 {

@@ -138,7 +138,6 @@ tc_shm_lane_publish(tc_shm_lane *lane, const tc_shm_piece *piece)
     slot->tag = piece->tag;
     slot->dtype = piece->dtype;
     slot->message = piece->message;
-    tc_shm_segment_beat(lane->segment);
     tc_store_seq_cst_u64(&slot->number, lane->next);
     lane->next++;
     if (lane->peer >= 0) {
@@ -164,7 +163,6 @@ tc_shm_lane_peek(const tc_shm_lane *lane, const uint8_t **data_p)
 void
 tc_shm_lane_release(tc_shm_lane *lane)
 {
-    tc_shm_segment_beat(lane->segment);
     tc_store_seq_cst_u64(ack_of(lane, lane->index), lane->next);
     lane->next++;
     tc_shm_ring_one(lane->segment, lane->peer);
@@ -173,12 +171,14 @@ tc_shm_lane_release(tc_shm_lane *lane)
 void
 tc_shm_ring_one(const tc_shm_segment *segment, int32_t rank)
 {
+    tc_shm_segment_beat(segment);
     tc_bell_ring(&segment->pages[rank]->bell);
 }
 
 void
 tc_shm_ring_all(const tc_shm_segment *segment)
 {
+    tc_shm_segment_beat(segment);
     for (int32_t r = 0; r < segment->layout.size; r++) {
         if (r != segment->rank) {
             tc_bell_ring(&segment->pages[r]->bell);

@@ -93,8 +93,8 @@ tc_shm_segment_exchange(const tc_shm_segment *segment, int32_t rank, uint64_t pa
            segment->layout.exchange_bytes * parity;
 }
 
-/* Before this rank gives others news, and when it has got some from `rank`: this keeps
- * `distance` up to date. */
+/* When this rank has given others news, and when it has got some from `rank`: this
+ * keeps `distance` up to date. */
 static inline void
 tc_shm_segment_beat(const tc_shm_segment *segment)
 {
