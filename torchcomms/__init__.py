@@ -53,6 +53,7 @@ from torchcomms._core import (
 from torchcomms._core import (
     get_mem_allocator as get_mem_allocator,
 )
+from torchcomms._hook_args import *  # noqa: F403 - its __all__
 from torchcomms._options import BatchP2POptions, CommOptions, Timeout
 
 __all__ = [  # noqa: RUF022 - in the order of the contract

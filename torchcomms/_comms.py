@@ -17,6 +17,7 @@ from torchcomms._core import (
     WorkStatus,
     _is_backend_registered,
 )
+from torchcomms._hook_args import *  # noqa: F403 - its __all__
 from torchcomms._options import BatchP2POptions, CommOptions
 
 _OF_THE_SHIM = ("_BackendWrapper", "_BackendWrapperOptions", "WorkWrapper")

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Monotonic time and deadlines. */
+/* Monotonic time, deadlines, and the time of day. */
 #ifndef TC_BASE_CLOCK_H
 #define TC_BASE_CLOCK_H
 
@@ -16,6 +16,16 @@ tc_clock_ns(void)
     struct timespec t;
 
     clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * TC_NSEC_PER_SEC + (uint64_t)t.tv_nsec;
+}
+
+/* Since 1970, as Python's time.time_ns(). */
+static inline uint64_t
+tc_clock_wall_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_REALTIME, &t);
     return (uint64_t)t.tv_sec * TC_NSEC_PER_SEC + (uint64_t)t.tv_nsec;
 }
 

@@ -47,6 +47,7 @@ tc_comm_free(tc_comm *comm)
         free((char *)comm->hints[i].value);
     }
     free(comm->hints);
+    tc_hooks_free(comm);
     free(comm->spare);
     free(comm->backend_name);
     free(comm->name);

@@ -7,13 +7,7 @@
 
 enum { TC_WORK_INLINE_WORDS = 64 };
 
-/* Leaves SET or NONE by one exchange when the work has ended; who finds SET there, or
- * comes with a function afterwards, runs it. */
-typedef enum tc_work_hook {
-    TC_WORK_HOOK_NONE,
-    TC_WORK_HOOK_SET,
-    TC_WORK_HOOK_PASSED,
-} tc_work_hook;
+typedef struct tc_hook_list tc_hook_list;
 
 /* Invariants. `op` is first: the backend gives it back by address. `state` leaves
  * TC_WORK_INPROGRESS by one compare-and-swap; `status` and `error` are written before
@@ -27,9 +21,10 @@ struct tc_work {
     tc_status status;
     tc_comm *comm;
     tc_owner owner;
-    uint32_t end_hook; /* tc_work_hook */
-    void (*on_end)(void *ctx); /* constant from TC_WORK_HOOK_SET on, like its ctx */
-    void *on_end_ctx;
+    uint32_t failure_seen; /* the abort hooks were run for it */
+    /* Newest first. Taken by one exchange when the work has ended, which leaves a mark;
+     * who comes afterwards runs its function itself. */
+    tc_work_watch *watches;
     void *arrays; /* copies of the call's arrays: `inline_arrays`, or from malloc */
     uint64_t inline_arrays[TC_WORK_INLINE_WORDS];
     tc_error error;
@@ -59,6 +54,7 @@ struct tc_comm {
     tc_hint *hints;
     size_t hint_count;
     void *face;
+    tc_hook_list *hooks; /* NULL until the first is added; see hooks.c */
 };
 
 /* An object without a backend's part yet. */
@@ -82,6 +78,15 @@ tc_call_check(const tc_call *call, int32_t rank, int32_t size, tc_error *err);
 tc_status
 tc_split_check(const tc_split *split, int32_t rank, int32_t size, int32_t *child_rank_p,
                tc_error *err);
+
+/* The same for the options of a split, and whether the backend has it. */
+tc_status
+tc_comm_check_split(const tc_comm *comm, const tc_split_options *options,
+                    tc_error *err);
+
+/* When the communicator is freed; handles may stay. */
+void
+tc_hooks_free(tc_comm *comm);
 
 /* Ends an accepted operation: what tc_host.complete points to. */
 void

@@ -74,6 +74,15 @@ op_nothing(void *comm, tc_op *op)
     (void)op;
 }
 
+static tc_status
+check_nothing(void *comm, const tc_call *call, tc_error *err)
+{
+    (void)comm;
+    (void)call;
+    (void)err;
+    return TC_OK;
+}
+
 static const tc_backend defaults = {
     .struct_size = sizeof(tc_backend),
     .abi = TC_BACKEND_ABI,
@@ -87,6 +96,7 @@ static const tc_backend defaults = {
     .progress = progress_nothing,
     .parking = parking_none,
     .detach = op_nothing,
+    .check = check_nothing,
 };
 
 /* Lays the given table over the defaults. `comm_abort`, `split_begin`, `split_end`
@@ -118,6 +128,7 @@ complete_table(const tc_backend *given, tc_backend *full_p)
     TAKE(parking)
     TAKE(detach)
     TAKE(memory_alloc)
+    TAKE(check)
 #undef TAKE
     for (size_t k = 0; k < sizeof(table.issue) / sizeof(table.issue[0]); k++) {
         full_p->issue[k] = table.issue[k] != NULL ? table.issue[k] : issue_unsupported;

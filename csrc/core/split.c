@@ -60,6 +60,28 @@ split_with(tc_comm *comm, tc_comm *child, const tc_split *split,
     return status;
 }
 
+/* Also finds this rank's place in the child. */
+static tc_status
+check_split(const tc_comm *comm, const tc_split *split, int32_t *child_rank_p,
+            tc_error *err)
+{
+    TC_TRY(tc_comm_check_usable(comm, err));
+    if (comm->backend->split_begin == NULL || comm->backend->split_end == NULL) {
+        return tc_error_set(err, TC_ERR_UNSUPPORTED,
+                            "split not implemented for communicator '%s'", comm->name);
+    }
+    return tc_split_check(split, comm->rank, comm->size, child_rank_p, err);
+}
+
+tc_status
+tc_comm_check_split(const tc_comm *comm, const tc_split_options *options, tc_error *err)
+{
+    tc_split split = {options->ranks, options->rank_count};
+    int32_t child_rank;
+
+    return check_split(comm, &split, &child_rank, err);
+}
+
 tc_status
 tc_comm_split(tc_comm *comm, const tc_split_options *options, tc_comm **child_p,
               tc_error *err)
@@ -82,12 +104,7 @@ tc_comm_split(tc_comm *comm, const tc_split_options *options, tc_comm **child_p,
     tc_status status;
 
     *child_p = NULL;
-    TC_TRY(tc_comm_check_usable(comm, err));
-    if (comm->backend->split_begin == NULL || comm->backend->split_end == NULL) {
-        return tc_error_set(err, TC_ERR_UNSUPPORTED,
-                            "split not implemented for communicator '%s'", comm->name);
-    }
-    TC_TRY(tc_split_check(&split, comm->rank, comm->size, &child_options.rank, err));
+    TC_TRY(check_split(comm, &split, &child_options.rank, err));
     TC_TRY(tc_comm_alloc(&child_options, comm->backend, comm->engine, &child, err));
     status = split_with(comm, child, &split, options, err);
     if (status != TC_OK || child->ctx == NULL) {

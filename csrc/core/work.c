@@ -92,7 +92,8 @@ tc_work_take(tc_comm *comm, const tc_call *call)
     work->op.call = *call;
     work->owner = (tc_owner){0};
     work->status = TC_PENDING;
-    tc_store_relaxed_u32(&work->end_hook, TC_WORK_HOOK_NONE);
+    work->watches = NULL;
+    tc_store_relaxed_u32(&work->failure_seen, 0);
     tc_store_relaxed_u32(&work->refs, 2);
     tc_store_relaxed_u32(&work->state, TC_WORK_INPROGRESS);
     if (!own_arrays(work, comm->size)) {
@@ -156,6 +157,30 @@ tc_work_result(const tc_work *work, tc_error *err)
     return work->status;
 }
 
+/* What `watches` is once the work has ended. */
+static tc_work_watch ended;
+
+/* The memory of each is its owner's again as soon as it is called. */
+static void
+run_watches(tc_work_watch *newest)
+{
+    tc_work_watch *oldest = NULL;
+
+    while (newest != NULL) {
+        tc_work_watch *next = newest->next;
+
+        newest->next = oldest;
+        oldest = newest;
+        newest = next;
+    }
+    while (oldest != NULL) {
+        tc_work_watch *next = oldest->next;
+
+        oldest->fn(oldest->ctx);
+        oldest = next;
+    }
+}
+
 void
 tc_work_complete(tc_op *op, tc_status status)
 {
@@ -168,23 +193,22 @@ tc_work_complete(tc_op *op, tc_status status)
     work->status = status;
     /* A backend completes once; the swap keeps a fault of its own from ending twice. */
     if (tc_cas_acq_rel_u32(&work->state, TC_WORK_INPROGRESS, end)) {
-        if (tc_exchange_acq_rel_u32(&work->end_hook, TC_WORK_HOOK_PASSED) ==
-            TC_WORK_HOOK_SET) {
-            work->on_end(work->on_end_ctx);
-        }
+        run_watches(tc_exchange_acq_rel_ptr(&work->watches, &ended));
         tc_fetch_add_relaxed_u64(&comm->ended, 1);
         tc_work_release(work);
     }
 }
 
 void
-tc_work_on_end(tc_work *work, void (*fn)(void *ctx), void *ctx)
+tc_work_on_end(tc_work *work, tc_work_watch *watch)
 {
-    work->on_end = fn;
-    work->on_end_ctx = ctx;
-    if (!tc_cas_acq_rel_u32(&work->end_hook, TC_WORK_HOOK_NONE, TC_WORK_HOOK_SET)) {
-        fn(ctx);
-    }
+    do {
+        watch->next = tc_load_acquire_ptr(&work->watches);
+        if (watch->next == &ended) {
+            watch->fn(watch->ctx);
+            return;
+        }
+    } while (!tc_cas_acq_rel_ptr(&work->watches, watch->next, watch));
 }
 
 static bool

@@ -38,11 +38,18 @@ tc_work_set_owner(tc_work *work, tc_owner owner);
 tc_work_state
 tc_work_get_state(const tc_work *work);
 
-/* Runs `fn(ctx)` once, when the work has ended: at once where it has already, else on
- * the thread that ends it, which may hold locks. `fn` neither blocks nor takes a lock,
- * and calls nothing of this header. At most one for each work. */
+/* Who is told that a work has ended; memory of whoever asks, until `fn` is called. */
+typedef struct tc_work_watch {
+    void (*fn)(void *ctx);
+    void *ctx;
+    struct tc_work_watch *next; /* the work's */
+} tc_work_watch;
+
+/* Runs `watch->fn` once, when the work has ended: at once where it has already, else on
+ * the thread that ends it, which may hold locks. It neither blocks nor takes a lock,
+ * and calls nothing of this header. In the order of the calls. */
 void
-tc_work_on_end(tc_work *work, void (*fn)(void *ctx), void *ctx);
+tc_work_on_end(tc_work *work, tc_work_watch *watch);
 
 /* The result of a finished work: TC_OK, or its error with the text; TC_PENDING before.
  */

@@ -3,7 +3,7 @@
 #ifndef TC_PYTHON_CAPI_H
 #define TC_PYTHON_CAPI_H
 
-#include "core/comm.h"
+#include "core/hooks.h"
 
 /* The capsule's attribute and name. Its context is the first argument `ctx` below. */
 #define TC_CAPI_ATTRIBUTE "_capi"
@@ -28,6 +28,27 @@ typedef struct tc_py_view {
 /* [GIL] The view of a tensor that is plain elements in order, in CPU memory; false for
  * whatever needs a closer look, without an exception. */
 typedef bool (*tc_py_view_fn)(struct _object *obj, tc_py_view *view_p);
+
+/* What hooks may ask for of an operation. */
+typedef enum tc_py_part {
+    TC_PY_PART_TENSOR, /* of operations with one */
+    TC_PY_PART_INPUT,
+    TC_PY_PART_OUTPUT,
+    TC_PY_PART_INPUT_SPLITS,
+    TC_PY_PART_OUTPUT_SPLITS,
+    TC_PY_PART_OP,
+} tc_py_part;
+
+/* `tc_hook_event.face`: one call as its user made it. Lives as long as the event. */
+typedef struct tc_py_subject {
+    /* [GIL] A new reference, to a new list where one is wanted; NULL without an
+     * exception where the call has no such part. May itself be NULL. */
+    struct _object *(*get)(void *ctx, tc_py_part part, bool list);
+    void *ctx;
+    /* The hooks' own, NULL at first. */
+    struct _object *args;
+    struct _object *work;
+} tc_py_subject;
 
 /* Members are only ever appended. Functions marked [GIL] are called with it, all others
  * with or without. What is not described here is described in core/comm.h and
@@ -81,7 +102,7 @@ typedef struct tc_capi {
     void (*work_set_owner)(tc_work *work, tc_owner owner);
     tc_work_state (*work_get_state)(const tc_work *work);
     tc_status (*work_result)(const tc_work *work, tc_error *err);
-    void (*work_on_end)(tc_work *work, void (*fn)(void *ctx), void *ctx);
+    void (*work_on_end)(tc_work *work, tc_work_watch *watch);
     tc_status (*work_wait)(tc_work *work, uint64_t timeout_ns,
                            const tc_interrupt *interrupt, tc_error *err);
 
@@ -91,6 +112,15 @@ typedef struct tc_capi {
     bool (*comm_has_memory)(const tc_comm *comm);
     tc_status (*comm_memory_alloc)(const tc_comm *comm, uint64_t bytes,
                                    tc_memory *memory_p, tc_error *err);
+    /* core/hooks.h. [GIL] for the first two, whose event has a tc_py_subject;
+     * TC_INTERRUPTED comes with the exception of a hook set. */
+    tc_status (*hooks_begin)(tc_comm *comm, tc_hook_event *event, tc_error *err);
+    tc_status (*hooks_end)(tc_comm *comm, tc_hook_event *event, tc_error *err);
+    bool (*comm_has_hooks)(const tc_comm *comm);
+    void (*hooks_call_failed)(tc_comm *comm, tc_status status);
+    void (*hooks_work_ended)(tc_work *work);
+    /* To be called when a wait begins: tells those who observe the work. */
+    void (*work_waits)(void *ctx, tc_work *work);
 } tc_capi;
 
 #endif

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "core/registry.h"
-#include "python/py.h"
+#include "python/pyhook.h"
 
 /* Of the process, not of a module: forks of this process and its parents. */
 static uint32_t forks;
@@ -275,14 +275,22 @@ add_enums(PyObject *module, tc_py_state *state)
     static const char *const statuses[] = {"NOT_STARTED", "INPROGRESS", "COMPLETED",
                                            "TIMEDOUT", "ERROR"};
     static const char *const p2ps[] = {"SEND", "RECV"};
+    PyObject *op_enum = NULL;
+    bool named = true;
 
     if (add_enum(module, "RedOpType", redops, TC_REDOP_COUNT, &state->redop_enum) !=
             0 ||
-        add_enum(module, "OpName", ops, TC_OP_KIND_COUNT, NULL) != 0 ||
+        add_enum(module, "OpName", ops, TC_OP_KIND_COUNT, &op_enum) != 0 ||
         add_enum(module, "WorkStatus", statuses, TC_WORK_ERROR + 1, NULL) != 0) {
+        Py_XDECREF(op_enum);
         return -1;
     }
-    return add_enum(module, "P2POpType", p2ps, 2, &state->p2p_enum);
+    for (int i = 0; i < TC_OP_KIND_COUNT; i++) {
+        state->op_names[i] = PyObject_GetAttrString(op_enum, ops[i]);
+        named = named && state->op_names[i] != NULL;
+    }
+    Py_DECREF(op_enum);
+    return named ? add_enum(module, "P2POpType", p2ps, 2, &state->p2p_enum) : -1;
 }
 
 static int
@@ -300,10 +308,11 @@ add_types(PyObject *module, tc_py_state *state)
         add_type(module, &tc_py_batch_spec, &state->batch_type) != 0 ||
         add_type(module, &tc_py_p2p_spec, &state->p2p_type) != 0 ||
         add_type(module, &tc_py_redop_spec, &state->redop_type) != 0 ||
-        add_type(module, &tc_py_allocator_spec, &state->allocator_type) != 0) {
+        add_type(module, &tc_py_allocator_spec, &state->allocator_type) != 0 ||
+        add_type(module, &tc_py_handle_spec, &state->handle_type) != 0) {
         return -1;
     }
-    return tc_py_redops_add(state);
+    return tc_py_redops_add(state) != 0 ? -1 : tc_py_hook_types_add(module, state);
 }
 
 static int
@@ -331,6 +340,12 @@ module_traverse(PyObject *module, visitproc visit, void *arg)
 {
     tc_py_state *state = PyModule_GetState(module);
 
+    for (int i = 0; i < TC_OP_KIND_COUNT; i++) {
+        Py_VISIT(state->pre_types[i]);
+        Py_VISIT(state->post_types[i]);
+        Py_VISIT(state->op_names[i]);
+    }
+    Py_VISIT(state->handle_type);
     Py_VISIT(state->comm_type);
     Py_VISIT(state->work_type);
     Py_VISIT(state->batch_type);
@@ -361,6 +376,12 @@ module_clear(PyObject *module)
     for (int i = 0; i < TC_PY_NAME_COUNT; i++) {
         Py_CLEAR(state->names[i]);
     }
+    for (int i = 0; i < TC_OP_KIND_COUNT; i++) {
+        Py_CLEAR(state->op_names[i]);
+        Py_CLEAR(state->post_types[i]);
+        Py_CLEAR(state->pre_types[i]);
+    }
+    Py_CLEAR(state->handle_type);
     Py_CLEAR(state->tensor);
     Py_CLEAR(state->timedelta);
     Py_CLEAR(state->done);

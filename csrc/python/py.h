@@ -11,55 +11,7 @@
 #include "core/work.h"
 #include "loop/engine.h"
 #include "python/capi.h"
-
-/* Names of parameters and methods that are looked up at each call, interned once. */
-#define TC_PY_NAMES(X) \
-    X(tensor) \
-    X(tensor_list) \
-    X(output) \
-    X(input) \
-    X(input_list) \
-    X(output_tensor) \
-    X(input_tensor) \
-    X(output_tensor_list) \
-    X(input_tensor_list) \
-    X(output_split_sizes) \
-    X(input_split_sizes) \
-    X(root) \
-    X(dst) \
-    X(src) \
-    X(op) \
-    X(async_op) \
-    X(hints) \
-    X(timeout) \
-    X(options) \
-    X(ranks) \
-    X(name) \
-    X(backend) \
-    X(device_type) \
-    X(device_index) \
-    X(rank) \
-    X(size) \
-    X(abort_process) \
-    X(store) \
-    X(shape) \
-    X(is_neg) \
-    X(is_conj) \
-    X(dtype) \
-    X(days) \
-    X(seconds) \
-    X(microseconds)
-
-typedef enum tc_py_name {
-    TC_PY_NO_NAME,
-#define TC_PY_NAME_ID(name) TC_PY_##name,
-    TC_PY_NAMES(TC_PY_NAME_ID)
-#undef TC_PY_NAME_ID
-        TC_PY_NAME_COUNT
-} tc_py_name;
-
-/* pyargs.c: the names themselves */
-extern const char *const tc_py_name_texts[TC_PY_NAME_COUNT];
+#include "python/pynames.h"
 
 enum { TC_PY_TENSOR_TYPES = 4, TC_PY_MAX_PARAMS = 10 };
 
@@ -72,17 +24,31 @@ typedef struct tc_py_tensor_type {
     const struct tc_py_dlpack *api;
 } tc_py_tensor_type;
 
-/* Python objects whose last reference was dropped on a thread without the GIL. Threads
+/* What a thread without the GIL leaves to one that holds it. `fn` may free it. */
+typedef struct tc_py_later {
+    struct tc_py_later *next;
+    struct tc_py_state *state;
+    void (*fn)(struct tc_py_later *later);
+} tc_py_later;
+
+/* Above all Python objects whose last reference was dropped without the GIL. Threads
  * push by compare-and-swap; whoever holds the GIL takes the whole list. */
 typedef struct tc_py_garbage {
-    struct tc_py_owner *head;
+    tc_py_later *head;
     uint32_t scheduled; /* a pending call is queued */
 } tc_py_garbage;
 
+typedef struct tc_py_owner tc_py_owner;
+typedef struct tc_py_watch tc_py_watch;
 struct tc_py_comm;
 
 /* Guarded by the GIL, except `garbage`. */
 typedef struct tc_py_state {
+    PyTypeObject *handle_type;
+    PyTypeObject *pre_types[TC_OP_KIND_COUNT]; /* arguments of hooks */
+    PyTypeObject *post_types[TC_OP_KIND_COUNT];
+    PyObject *op_names[TC_OP_KIND_COUNT]; /* members of OpName */
+    tc_py_watch *watches; /* of works in flight; its head may be read by any thread */
     PyTypeObject *comm_type;
     PyTypeObject *work_type;
     PyTypeObject *batch_type;
@@ -104,6 +70,7 @@ typedef struct tc_py_state {
     uint32_t engine_generation;
     bool at_exit; /* the exit function is registered */
     bool closed; /* it has run */
+    bool silent; /* and is through: no more Python functions are called */
     struct tc_py_comm *comms; /* communicators with a Python object */
     tc_comm **orphans; /* dropped while an operation was in flight */
     size_t orphan_count;
@@ -126,6 +93,9 @@ typedef struct tc_py_comm {
 typedef struct tc_py_work {
     PyObject_HEAD PyObject *weakrefs;
     tc_work *work;
+    tc_py_watch *watch; /* NULL until somebody observes */
+    uint64_t begin_ns; /* 0: not known */
+    uint64_t end_ns; /* of one that had ended when it was returned */
     uint32_t generation;
 } tc_py_work;
 
@@ -169,6 +139,7 @@ extern PyType_Spec tc_py_batch_spec;
 extern PyType_Spec tc_py_p2p_spec;
 extern PyType_Spec tc_py_redop_spec;
 extern PyType_Spec tc_py_allocator_spec;
+extern PyType_Spec tc_py_handle_spec;
 
 /* pyerror.c. Returns NULL; an exception that is set already stays. */
 PyObject *
@@ -192,6 +163,25 @@ bool
 tc_py_to_device(PyObject *type, PyObject *index, tc_device *device_p);
 
 /* pyowner.c: who keeps tensors alive while the core works on them */
+
+/* Calls `later->fn` soon, on a thread with the GIL; from any thread. */
+void
+tc_py_later_push(tc_py_later *later);
+
+/* A new reference to `obj`, given up by tc_py_owner_release on any thread; NULL without
+ * memory. */
+tc_py_owner *
+tc_py_owner_make(tc_py_state *state, PyObject *obj);
+
+void
+tc_py_owner_release(void *owner);
+
+/* Borrowed. */
+PyObject *
+tc_py_owner_object(const tc_py_owner *owner);
+
+tc_py_state *
+tc_py_owner_state(const tc_py_owner *owner);
 
 /* Holds `obj` for as long as the work lives; false without memory. */
 bool
@@ -244,6 +234,10 @@ tc_py_batch_create(tc_py_state *state, PyObject *comm);
 /* pyredop.c: the class attributes SUM, PRODUCT and so on */
 int
 tc_py_redops_add(tc_py_state *state);
+
+/* A new reference. */
+PyObject *
+tc_py_redop_get(tc_py_state *state, tc_redop op, double factor);
 
 /* pymemory.c: the one MemAllocator of a backend, a new reference */
 PyObject *

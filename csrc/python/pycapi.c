@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "core/memory.h"
 #include "python/capi.h"
-#include "python/py.h"
+#include "python/pyhook.h"
 
 /* In the list `state->holds` until it was dropped and a holder of the GIL has seen it.
  */
@@ -266,6 +266,12 @@ static const tc_capi table = {
     .comm_hints = tc_comm_hints,
     .comm_has_memory = tc_comm_has_memory,
     .comm_memory_alloc = tc_comm_memory_alloc,
+    .hooks_begin = tc_py_hooks_begin,
+    .hooks_end = tc_py_hooks_end,
+    .comm_has_hooks = tc_comm_has_hooks,
+    .hooks_call_failed = tc_hooks_call_failed,
+    .hooks_work_ended = tc_hooks_work_ended,
+    .work_waits = tc_py_work_waits,
 };
 
 int

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "python/pyargs.h"
+#include "python/pyhook.h"
 #include "python/pyissue.h"
 
 static tc_comm *
@@ -97,6 +98,35 @@ let_go(tc_py_state *state, tc_py_comm *self)
     tc_py_garbage_check(state);
 }
 
+/* Its hooks may refer to it. While something else has the communicator, they are held
+ * by that, too. */
+static bool
+owns_hooks(PyObject *obj)
+{
+    tc_py_comm *self = (tc_py_comm *)obj;
+    tc_py_state *state = tc_py_state_at_end(Py_TYPE(obj));
+
+    return state != NULL && self->generation == tc_py_generation() && !state->closed &&
+           !tc_py_comm_is_held(state, self->comm);
+}
+
+static int
+comm_traverse(PyObject *obj, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(obj));
+    return owns_hooks(obj) ? tc_py_hooks_traverse(comm_of(obj), visit, arg) : 0;
+}
+
+static int
+comm_clear(PyObject *obj)
+{
+    if (owns_hooks(obj)) {
+        tc_hooks_clear(comm_of(obj));
+        tc_py_garbage_drain(tc_py_state_of(Py_TYPE(obj)));
+    }
+    return 0;
+}
+
 static void
 comm_dealloc(PyObject *obj)
 {
@@ -139,33 +169,54 @@ excuse_for_torch(const tc_comm *comm, tc_status *status, const tc_error *err)
                                     tc_comm_name(comm), err->message);
 }
 
-static PyObject *
-comm_finalize(PyObject *obj, PyObject *Py_UNUSED(none))
+/* What finalize raises is left in *err_p, or set. */
+static tc_status
+finalize(tc_py_state *state, tc_comm *comm, tc_error *err_p)
 {
-    tc_comm *comm = comm_of(obj);
     tc_py_pause pause;
-    tc_interrupt interrupt;
-    tc_error err = {0};
-    tc_status status;
+    tc_interrupt interrupt = tc_py_pause_begin(&pause);
+    tc_status status = tc_comm_finalize(comm, &interrupt, err_p);
 
-    if (!tc_py_check_process(((tc_py_comm *)obj)->generation, "finalize")) {
-        return NULL;
-    }
-    /* Hooks (api.md section 7): pre and post finalize go around this call. */
-    interrupt = tc_py_pause_begin(&pause);
-    status = tc_comm_finalize(comm, &interrupt, &err);
     tc_py_pause_end(&pause);
-    tc_py_garbage_check(tc_py_state_of(Py_TYPE(obj)));
+    tc_py_garbage_check(state);
     /* Whoever aborted it knows. */
     if (tc_comm_is_aborted(comm) &&
         (status == TC_ERR_ABORTED || status == TC_ERR_BROKEN)) {
         status = TC_OK;
     }
-    if (!PyErr_Occurred() && tc_py_comm_is_held(tc_py_state_of(Py_TYPE(obj)), comm) &&
-        excuse_for_torch(comm, &status, &err) != 0) {
+    if (!PyErr_Occurred() && tc_py_comm_is_held(state, comm) &&
+        excuse_for_torch(comm, &status, err_p) != 0) {
+        return TC_INTERRUPTED;
+    }
+    return PyErr_Occurred() ? TC_INTERRUPTED : status;
+}
+
+static PyObject *
+comm_finalize(PyObject *obj, PyObject *Py_UNUSED(none))
+{
+    tc_py_state *state = tc_py_state_of(Py_TYPE(obj));
+    tc_comm *comm = comm_of(obj);
+    tc_py_subject subject = {0};
+    tc_hook_event event = {.kind = TC_OP_FINALIZE, .face = &subject};
+    tc_error err = {0};
+    tc_status status = TC_OK;
+    bool hooked;
+
+    if (!tc_py_check_process(((tc_py_comm *)obj)->generation, "finalize")) {
         return NULL;
     }
-    if (status != TC_OK || PyErr_Occurred()) {
+    /* The second time it is only refused. */
+    hooked = tc_comm_has_hooks(comm) && tc_comm_check_usable(comm, NULL) == TC_OK;
+    if (hooked) {
+        status = tc_py_hooks_begin(comm, &event, &err);
+    }
+    if (status == TC_OK) {
+        status = finalize(state, comm, &err);
+    }
+    if (status == TC_OK && hooked) {
+        status = tc_py_hooks_end(comm, &event, &err);
+    }
+    if (status != TC_OK) {
         return tc_py_raise(status, &err);
     }
     Py_RETURN_NONE;
@@ -375,12 +426,22 @@ read_ranks(PyObject *obj, Py_ssize_t *count_p)
 static PyObject *
 split_by(tc_py_state *state, tc_comm *comm, tc_split_options *options)
 {
+    tc_py_subject subject = {0};
+    tc_hook_event event = {.kind = TC_OP_SPLIT, .split = options, .face = &subject};
+    tc_hook_event *hooked = NULL;
     tc_py_pause pause;
     tc_comm *child = NULL;
     tc_error err = {0};
     tc_status status;
+    PyObject *obj;
 
-    /* Hooks (api.md section 7): pre and post split go around this call. */
+    if (tc_comm_has_hooks(comm)) {
+        hooked = &event;
+        status = tc_py_hooks_begin(comm, hooked, &err);
+        if (status != TC_OK) {
+            return tc_py_raise(status, &err);
+        }
+    }
     options->interrupt = tc_py_pause_begin(&pause);
     status = tc_comm_split(comm, options, &child, &err);
     tc_py_pause_end(&pause);
@@ -393,7 +454,16 @@ split_by(tc_py_state *state, tc_comm *comm, tc_split_options *options)
     if (child == NULL) {
         Py_RETURN_NONE;
     }
-    return tc_py_comm_wrap(state, child);
+    obj = tc_py_comm_wrap(state, child);
+    if (obj != NULL && hooked != NULL) {
+        hooked->child = child;
+        status = tc_py_hooks_end(comm, hooked, &err);
+        if (status != TC_OK) {
+            Py_DECREF(obj);
+            return tc_py_raise(status, &err);
+        }
+    }
+    return obj;
 }
 
 PyDoc_STRVAR(
@@ -523,6 +593,12 @@ static PyMethodDef methods[] = {
     {"is_aborted", comm_is_aborted, METH_NOARGS, is_aborted_doc},
     {"split", (PyCFunction)(void (*)(void))comm_split, KEYWORDS, split_doc},
     {"get_mem_allocator", comm_get_mem_allocator, METH_NOARGS, get_mem_allocator_doc},
+    {"register_pre_hook", (PyCFunction)(void (*)(void))tc_py_comm_register_pre_hook,
+     KEYWORDS, tc_py_register_pre_hook_doc},
+    {"register_post_hook", (PyCFunction)(void (*)(void))tc_py_comm_register_post_hook,
+     KEYWORDS, tc_py_register_post_hook_doc},
+    {"register_abort_hook", (PyCFunction)(void (*)(void))tc_py_comm_register_abort_hook,
+     KEYWORDS, tc_py_register_abort_hook_doc},
     {"batch_op_create", comm_batch_op_create, METH_NOARGS, batch_doc},
     {"__copy__", comm_copy, METH_NOARGS, copy_doc},
     {"__deepcopy__", comm_deepcopy, METH_O, deepcopy_doc},
@@ -548,7 +624,8 @@ PyDoc_STRVAR(comm_doc,
 static PyType_Slot slots[] = {
     {Py_tp_doc, (void *)comm_doc},
     {Py_tp_dealloc, comm_dealloc},
-    {Py_tp_traverse, tc_py_traverse_type},
+    {Py_tp_traverse, comm_traverse},
+    {Py_tp_clear, comm_clear},
     {Py_tp_repr, comm_repr},
     {Py_tp_methods, methods},
     {Py_tp_members, members},

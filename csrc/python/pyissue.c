@@ -6,6 +6,7 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
+#include "python/pyhook.h"
 
 /* Up to here a call is over sooner than the GIL could be given away and taken back. */
 #define KEEP_GIL_BYTES 8192
@@ -27,64 +28,101 @@ issue_without_gil(tc_comm *comm, const tc_call *call, uint64_t timeout_ns,
     return status;
 }
 
+/* The failure of an operation, which abort hooks hear of first. */
+static PyObject *
+raise_failure(tc_comm *comm, tc_status status, const tc_error *err)
+{
+    if (tc_comm_has_hooks(comm)) {
+        tc_hooks_call_failed(comm, status);
+    }
+    return tc_py_raise(status, err);
+}
+
+/* A call on its way into the core; `make_owner` makes what keeps its tensors. */
+typedef struct issuing {
+    tc_py_state *state;
+    tc_comm *comm;
+    const tc_call *call;
+    uint64_t bytes;
+    uint64_t timeout_ns;
+    PyObject *(*make_owner)(void *ctx);
+    void *ctx;
+} issuing;
+
 /* Ends a call that the core has accepted but not finished. */
 static PyObject *
-finish_pending(tc_py_state *state, tc_work *work, bool async, PyObject *owner)
+finish_pending(const issuing *i, tc_work *work, PyObject *owner)
 {
     tc_error err = {0};
     tc_status status;
 
-    if (async) {
-        if (!tc_py_owner_set(state, work, owner)) {
+    if (i->call->async) {
+        if (!tc_py_owner_set(i->state, work, owner)) {
             tc_py_wait_work(work, &err);
             tc_work_release(work);
             return PyErr_NoMemory();
         }
-        return tc_py_work_wrap(state, work);
+        return tc_py_work_wrap(i->state, work);
     }
     status = tc_py_wait_work(work, &err);
     /* Called away: the operation goes on without the caller and needs its tensors. */
     if (status == TC_INTERRUPTED) {
-        tc_py_owner_set(state, work, owner);
+        tc_py_owner_set(i->state, work, owner);
     }
     tc_work_release(work);
-    tc_py_garbage_check(state);
-    return status == TC_OK ? Py_NewRef(state->done) : tc_py_raise(status, &err);
+    tc_py_garbage_check(i->state);
+    return status == TC_OK ? Py_NewRef(i->state->done)
+                           : raise_failure(i->comm, status, &err);
 }
 
 static PyObject *
-issue_owned(tc_py_state *state, tc_comm *comm, const tc_call *call, uint64_t bytes,
-            uint64_t timeout_ns, PyObject *(*make_owner)(void *ctx), void *ctx)
+issue_owned(const issuing *i)
 {
     tc_work *work;
     tc_error err;
     tc_status status;
     PyObject *owner, *result;
 
-    tc_py_garbage_check(state);
-    /* Hooks (api.md section 7) belong here: op id and pre-hooks before the next line,
-     * post-hooks before each return below it that is not an error. */
-    if (bytes <= KEEP_GIL_BYTES) {
-        status = tc_comm_issue(comm, call, timeout_ns, &work, &err);
+    tc_py_garbage_check(i->state);
+    if (i->bytes <= KEEP_GIL_BYTES) {
+        status = tc_comm_issue(i->comm, i->call, i->timeout_ns, &work, &err);
     } else {
-        status = issue_without_gil(comm, call, timeout_ns, &work, &err);
+        status = issue_without_gil(i->comm, i->call, i->timeout_ns, &work, &err);
     }
     if (status == TC_OK) {
-        return Py_NewRef(state->done);
+        return Py_NewRef(i->state->done);
     }
     if (status != TC_PENDING) {
-        return tc_py_raise(status, &err);
+        return raise_failure(i->comm, status, &err);
     }
-    owner = make_owner(ctx);
+    owner = i->make_owner(i->ctx);
     if (owner == NULL) {
         /* Rather wait than let the buffers go while the core uses them. */
         tc_py_wait_work(work, &err);
         tc_work_release(work);
         return NULL;
     }
-    result = finish_pending(state, work, call->async, owner);
+    result = finish_pending(i, work, owner);
     Py_DECREF(owner);
     return result;
+}
+
+/* The same between the hooks. A post-hook of a synchronous call runs when it has
+ * succeeded. */
+static PyObject *
+issue_hooked(const issuing *i, tc_py_subject *subject)
+{
+    tc_hook_event event = {.kind = i->call->kind,
+                           .async = i->call->async,
+                           .call = i->call,
+                           .face = subject};
+    tc_error err = {0};
+    tc_status status = tc_py_hooks_begin(i->comm, &event, &err);
+
+    if (status != TC_OK) {
+        return tc_py_raise(status, &err);
+    }
+    return tc_py_hooks_finish(i->state, i->comm, &event, issue_owned(i));
 }
 
 static PyObject *
@@ -97,7 +135,10 @@ PyObject *
 tc_py_issue_call(tc_py_state *state, tc_comm *comm, const tc_call *call, uint64_t bytes,
                  uint64_t timeout_ns, PyObject *owner)
 {
-    return issue_owned(state, comm, call, bytes, timeout_ns, give_owner, owner);
+    issuing i = {state, comm, call, bytes, timeout_ns, give_owner, owner};
+    tc_py_subject subject = {0};
+
+    return tc_comm_has_hooks(comm) ? issue_hooked(&i, &subject) : issue_owned(&i);
 }
 
 /* A tuple of all arguments, lists as the tuples that were made of them. */
@@ -168,6 +209,44 @@ read_common(tc_py_issue *issue)
            tc_py_to_timeout(issue->state, issue->slots[i + 2], &issue->timeout_ns);
 }
 
+/* The parameters that a part may be, by operation. */
+static const uint8_t part_names[][6] = {
+    [TC_PY_PART_TENSOR] = {TC_PY_tensor},
+    [TC_PY_PART_INPUT] = {TC_PY_input, TC_PY_input_list, TC_PY_input_tensor,
+                          TC_PY_input_tensor_list, TC_PY_tensor},
+    [TC_PY_PART_OUTPUT] = {TC_PY_output, TC_PY_output_tensor, TC_PY_output_tensor_list,
+                           TC_PY_tensor_list},
+    [TC_PY_PART_INPUT_SPLITS] = {TC_PY_input_split_sizes},
+    [TC_PY_PART_OUTPUT_SPLITS] = {TC_PY_output_split_sizes},
+    [TC_PY_PART_OP] = {TC_PY_op},
+};
+
+/* Where only the root has a list, others may have passed anything. */
+static PyObject *
+show_slot(PyObject *slot, bool list)
+{
+    if (!list) {
+        return Py_NewRef(slot);
+    }
+    return PyList_Check(slot) || PyTuple_Check(slot) ? PySequence_List(slot) : NULL;
+}
+
+static PyObject *
+show_part(void *ctx, tc_py_part part, bool list)
+{
+    const tc_py_issue *issue = ctx;
+    const uint8_t *params = issue->operation->params.names;
+
+    for (int i = 0; params[i] != TC_PY_NO_NAME; i++) {
+        for (const uint8_t *name = part_names[part]; *name != TC_PY_NO_NAME; name++) {
+            if (params[i] == *name) {
+                return show_slot(issue->slots[i], list);
+            }
+        }
+    }
+    return NULL;
+}
+
 PyObject *
 tc_py_issue_run(const tc_py_operation *operation, PyObject *self, PyTypeObject *cls,
                 PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
@@ -181,8 +260,16 @@ tc_py_issue_run(const tc_py_operation *operation, PyObject *self, PyTypeObject *
         return NULL;
     }
     if (read_common(&issue) && operation->build(&issue)) {
-        result = issue_owned(issue.state, issue.comm, &issue.call, issue.bytes,
-                             issue.timeout_ns, own_arguments, &issue);
+        issuing i = {issue.state,      issue.comm,    &issue.call, issue.bytes,
+                     issue.timeout_ns, own_arguments, &issue};
+
+        if (tc_comm_has_hooks(issue.comm)) {
+            tc_py_subject subject = {.get = show_part, .ctx = &issue};
+
+            result = issue_hooked(&i, &subject);
+        } else {
+            result = issue_owned(&i);
+        }
     }
     drop_blocks(&issue.in);
     drop_blocks(&issue.out);

@@ -161,5 +161,6 @@ tc_py_at_exit(PyObject *module, PyObject *Py_UNUSED(none))
         Py_END_ALLOW_THREADS
     }
     tc_py_garbage_drain(state);
+    state->silent = true;
     Py_RETURN_NONE;
 }

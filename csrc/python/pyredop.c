@@ -123,6 +123,15 @@ redop_repr(PyObject *self)
     return text;
 }
 
+PyObject *
+tc_py_redop_get(tc_py_state *state, tc_redop op, double factor)
+{
+    return op == TC_REDOP_PREMUL_SUM
+               ? make(state->redop_type, op, factor)
+               : PyObject_GetAttrString((PyObject *)state->redop_type,
+                                        tc_redop_name(op));
+}
+
 int
 tc_py_redops_add(tc_py_state *state)
 {

@@ -11,16 +11,17 @@ serve_signals(void *ctx)
 {
     tc_py_pause *pause = ctx;
     uint64_t now_ns = tc_clock_ns();
-    int failed;
+    bool failed;
 
     if (now_ns < pause->next_look_ns) {
         return false;
     }
     pause->next_look_ns = now_ns + LOOK_NS;
     PyEval_RestoreThread(pause->thread);
-    failed = PyErr_CheckSignals();
+    /* The first for what other threads have left. */
+    failed = Py_MakePendingCalls() != 0 || PyErr_CheckSignals() != 0;
     pause->thread = PyEval_SaveThread();
-    return failed != 0;
+    return failed;
 }
 
 tc_interrupt

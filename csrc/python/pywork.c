@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* torchcomms.TorchWork: one issued operation. */
-#include "python/py.h"
+#include "python/pyhook.h"
 
 PyObject *
 tc_py_work_wrap(tc_py_state *state, tc_work *work)
@@ -15,9 +15,21 @@ tc_py_work_wrap(tc_py_state *state, tc_work *work)
     }
     self->weakrefs = NULL;
     self->work = work;
+    self->watch = NULL;
+    self->begin_ns = self->end_ns = 0;
     self->generation = tc_py_generation();
     PyObject_GC_Track(self);
     return (PyObject *)self;
+}
+
+/* Without a clear: the list of functions breaks every cycle that goes through it. */
+static int
+work_traverse(PyObject *obj, visitproc visit, void *arg)
+{
+    tc_py_watch *watch = ((tc_py_work *)obj)->watch;
+
+    Py_VISIT(Py_TYPE(obj));
+    return watch != NULL ? tc_py_watch_traverse(watch, visit, arg) : 0;
 }
 
 static void
@@ -38,8 +50,21 @@ work_dealloc(PyObject *obj)
         tc_work_release(work);
         tc_py_garbage_check(state);
     }
+    if (self->watch != NULL) {
+        tc_py_watch_release(self->watch);
+    }
     PyObject_GC_Del(obj);
     Py_DECREF(type);
+}
+
+/* Of `work`, if it has ended: what hooks and observers are told. */
+static void
+see_end(tc_py_work *self, tc_work *work)
+{
+    tc_hooks_work_ended(work);
+    if (self->watch != NULL) {
+        tc_py_watch_settle(self->watch);
+    }
 }
 
 PyDoc_STRVAR(
@@ -57,6 +82,10 @@ work_wait(PyObject *obj, PyObject *Py_UNUSED(none))
     tc_error err = {0};
     tc_status status;
 
+    if (self->watch != NULL) {
+        tc_py_watch_wait(self->watch);
+        work = self->work;
+    }
     if (work == NULL) {
         Py_RETURN_NONE;
     }
@@ -70,6 +99,7 @@ work_wait(PyObject *obj, PyObject *Py_UNUSED(none))
         self->work = NULL;
         tc_work_release(work);
     }
+    see_end(self, work);
     tc_work_release(work);
     tc_py_garbage_check(state);
     if (status != TC_OK) {
@@ -91,10 +121,21 @@ PyDoc_STRVAR(is_completed_doc,
 static PyObject *
 work_is_completed(PyObject *obj, PyObject *Py_UNUSED(none))
 {
-    tc_work *work = ((tc_py_work *)obj)->work;
+    tc_py_work *self = (tc_py_work *)obj;
+    tc_work *work = self->work;
+    bool completed;
 
-    return PyBool_FromLong(work == NULL ||
-                           tc_work_get_state(work) == TC_WORK_COMPLETED);
+    if (work == NULL) {
+        Py_RETURN_TRUE;
+    }
+    completed = tc_work_get_state(work) == TC_WORK_COMPLETED;
+    /* What is told may let go of it. */
+    if (self->generation == tc_py_generation()) {
+        tc_work_retain(work);
+        see_end(self, work);
+        tc_work_release(work);
+    }
+    return PyBool_FromLong(completed);
 }
 
 PyDoc_STRVAR(set_status_doc,
@@ -115,6 +156,7 @@ static PyMethodDef methods[] = {
     {"wait_blocking", work_wait, METH_NOARGS, wait_blocking_doc},
     {"is_completed", work_is_completed, METH_NOARGS, is_completed_doc},
     {"_set_status", work_set_status, METH_O, set_status_doc},
+    {"_observe", tc_py_work_observe, METH_O, tc_py_observe_doc},
     {0},
 };
 
@@ -128,12 +170,9 @@ PyDoc_STRVAR(work_doc,
              "tensors of the\noperation alive and may be dropped at any time.");
 
 static PyType_Slot slots[] = {
-    {Py_tp_doc, (void *)work_doc},
-    {Py_tp_dealloc, work_dealloc},
-    {Py_tp_traverse, tc_py_traverse_type},
-    {Py_tp_methods, methods},
-    {Py_tp_members, members},
-    {0, NULL},
+    {Py_tp_doc, (void *)work_doc},   {Py_tp_dealloc, work_dealloc},
+    {Py_tp_traverse, work_traverse}, {Py_tp_methods, methods},
+    {Py_tp_members, members},        {0, NULL},
 };
 
 PyType_Spec tc_py_work_spec = {

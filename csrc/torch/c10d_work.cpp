@@ -373,8 +373,9 @@ TorchCommsWork::watch()
     auto self = c10::intrusive_ptr<TorchCommsWork>::unsafe_reclaim_from_nonowning(this);
     self.release();
     left_.store(static_cast<uint32_t>(works_.size()) + 1, std::memory_order_relaxed);
-    for (tc_work *work : works_) {
-        core->work_on_end(work, one_ended, this);
+    watches_.assign(works_.size(), {one_ended, this, nullptr});
+    for (size_t i = 0; i < works_.size(); i++) {
+        core->work_on_end(works_[i], &watches_[i]);
     }
     one_ended(this);
 }

@@ -119,6 +119,7 @@ class TorchCommsWork : public c10d::Work {
     one_ended(void *ptr);
 
     c10::SmallVector<tc_work *, 2> works_;
+    c10::SmallVector<tc_work_watch, 2> watches_; /* of works_, once watched */
     Keep *keep_ = nullptr;
     std::vector<Copy> copies_;
     std::vector<c10::intrusive_ptr<TorchCommsWork>> parts_;

@@ -11,6 +11,7 @@
 enum { ROUNDS = 300 };
 
 typedef struct ending {
+    tc_work_watch watch;
     tc_work *work;
     uint32_t runs;
     uint32_t ended; /* the work's state was final whenever the function ran */
@@ -67,7 +68,8 @@ attach_around_the_end(tc_test_rank *self)
         } else if (i % 3 == 1) {
             sched_yield();
         }
-        tc_work_on_end(e.work, count_run, &e);
+        e.watch = (tc_work_watch){count_run, &e, NULL};
+        tc_work_on_end(e.work, &e.watch);
         CHECK(i % 3 != 0 || e.runs == 1);
         CHECK(tc_work_wait(e.work, TC_DEADLINE_NONE, NULL, &err) == TC_OK);
         await(&e.runs, 1);
@@ -91,7 +93,8 @@ attach_to_a_failure(tc_test_rank *self)
 
     if (self->rank == 0) {
         CHECK(tc_comm_issue(comm, &call, 0, &e.work, &err) == TC_PENDING);
-        tc_work_on_end(e.work, count_run, &e);
+        e.watch = (tc_work_watch){count_run, &e, NULL};
+        tc_work_on_end(e.work, &e.watch);
         CHECK(e.runs == 0);
         tc_comm_abort(comm);
         await(&e.runs, 1);

@@ -319,6 +319,7 @@ static const tc_backend native = {
     .parking = native_parking,
     .detach = tc_native_detach,
     .memory_alloc = native_memory_alloc,
+    .check = tc_native_check,
 };
 
 const tc_backend *

@@ -197,6 +197,10 @@ typedef struct tc_backend {
      * communicator. May be missing. */
     tc_status (*memory_alloc)(struct tc_engine *engine, tc_device device,
                               uint64_t bytes, tc_memory *memory_p, tc_error *err);
+
+    /* What `issue` would refuse of a call: asked where others are told of the call
+     * before it is made. May be missing. */
+    tc_status (*check)(void *comm, const tc_call *call, tc_error *err);
 } tc_backend;
 
 /* The symbol a backend in a shared library exports. */
