@@ -78,7 +78,8 @@ class Adapter:
         self._can_check = True
         self._worker = None
 
-    def _opened(self):
+    def opened(self):
+        """The store itself, for who keeps it."""
         if self._store is None:
             self._store = self._open_store()
         if self._worker is None:
@@ -97,14 +98,14 @@ class Adapter:
         )
 
     def set(self, key, value):
-        store = self._opened()
+        store = self.opened()
         try:
             self._worker.call(self._seconds, store.set, key, value)
         except Exception as cause:
             raise self._failure("set", key, cause) from cause
 
     def add(self, key, amount):
-        store = self._opened()
+        store = self.opened()
         try:
             return int(self._worker.call(self._seconds, store.add, key, amount))
         except Exception as cause:
@@ -116,7 +117,7 @@ class Adapter:
         By looking again and again: a store that waits is deaf to Ctrl-C, holds a lock
         that other threads with the same object need, and writes its timeout to stderr.
         """
-        store = self._opened()
+        store = self.opened()
         deadline = time.monotonic() + seconds
         delay = _FIRST_DELAY_S
         while True:

@@ -54,7 +54,13 @@
     X(MASTER_ADDR, "MASTER_ADDR", STRING, "", 0, 1023, \
       "Host of the store for the start-up, where new_comm is given no store.") \
     X(MASTER_PORT, "MASTER_PORT", INT, "-1", -1, 65535, \
-      "Port of the store for the start-up, where new_comm is given no store.")
+      "Port of the store for the start-up, where new_comm is given no store.") \
+    X(GLOO_HOSTNAME, "TORCHCOMM_GLOO_HOSTNAME", STRING, "", 0, 255, \
+      "Name or address of this host that the backend gloo listens at; the hint " \
+      "`hostname` goes before it.") \
+    X(GLOO_INTERFACE, "TORCHCOMM_GLOO_INTERFACE", STRING, "", 0, 255, \
+      "Network interface that the backend gloo listens at, where no host name is " \
+      "given; the hint `interface` goes before it.")
 
 typedef enum tc_option {
 #define TC_OPTION_ID(id, variable, type, fallback, min, max, help) TC_OPT_##id,

@@ -305,6 +305,12 @@ tc_comm_abort_process(const tc_comm *comm)
     return comm->abort_process;
 }
 
+uint32_t
+tc_comm_backend_flags(const tc_comm *comm)
+{
+    return comm->backend->flags;
+}
+
 size_t
 tc_comm_hints(const tc_comm *comm, const tc_hint **hints_p)
 {

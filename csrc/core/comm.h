@@ -109,6 +109,10 @@ tc_comm_set_timeout(tc_comm *comm, uint64_t timeout_ns);
 bool
 tc_comm_abort_process(const tc_comm *comm);
 
+/* TC_BACKEND_... of its backend. */
+uint32_t
+tc_comm_backend_flags(const tc_comm *comm);
+
 /* The hints it was made with. */
 size_t
 tc_comm_hints(const tc_comm *comm, const tc_hint **hints_p);

@@ -115,6 +115,7 @@ complete_table(const tc_backend *given, tc_backend *full_p)
     full_p->version = table.version;
     full_p->device_type = table.device_type;
     full_p->comm_abort = table.comm_abort;
+    full_p->flags = table.flags;
 #define TAKE(member) \
     if (table.member != NULL) { \
         full_p->member = table.member; \

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Children of a communicator: the two halves of a split and the exchange between them.
  */
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -73,6 +75,26 @@ check_split(const tc_comm *comm, const tc_split *split, int32_t *child_rank_p,
     return tc_split_check(split, comm->rank, comm->size, child_rank_p, err);
 }
 
+/* The name of a child, from malloc. */
+static char *
+name_child(const tc_comm *comm, const tc_split_options *options)
+{
+    int32_t smallest = options->rank_count > 0 ? options->ranks[0] : -1;
+    size_t room = strlen(options->name) + 16;
+    char *name = malloc(room);
+
+    for (int32_t i = 1; i < options->rank_count; i++) {
+        smallest = options->ranks[i] < smallest ? options->ranks[i] : smallest;
+    }
+    if (name != NULL) {
+        bool numbered = (comm->backend->flags & TC_BACKEND_NUMBERS_CHILDREN) != 0;
+
+        snprintf(name, room, numbered && smallest >= 0 ? "%s_%d" : "%s", options->name,
+                 smallest);
+    }
+    return name;
+}
+
 tc_status
 tc_comm_check_split(const tc_comm *comm, const tc_split_options *options, tc_error *err)
 {
@@ -89,7 +111,6 @@ tc_comm_split(tc_comm *comm, const tc_split_options *options, tc_comm **child_p,
     tc_split split = {options->ranks, options->rank_count};
     tc_comm_options child_options = {
         .backend = comm->backend_name,
-        .name = options->name,
         .rank = -1,
         .size = options->rank_count,
         .device = comm->device,
@@ -101,11 +122,21 @@ tc_comm_split(tc_comm *comm, const tc_split_options *options, tc_comm **child_p,
         .hint_count = options->hints != NULL ? options->hint_count : comm->hint_count,
     };
     tc_comm *child = NULL;
+    char *name;
     tc_status status;
 
     *child_p = NULL;
     TC_TRY(check_split(comm, &split, &child_options.rank, err));
-    TC_TRY(tc_comm_alloc(&child_options, comm->backend, comm->engine, &child, err));
+    name = name_child(comm, options);
+    if (name == NULL) {
+        return tc_error_set(err, TC_ERR_NO_MEMORY, "child '%s'", options->name);
+    }
+    child_options.name = name;
+    status = tc_comm_alloc(&child_options, comm->backend, comm->engine, &child, err);
+    free(name);
+    if (status != TC_OK) {
+        return status;
+    }
     status = split_with(comm, child, &split, options, err);
     if (status != TC_OK || child->ctx == NULL) {
         tc_comm_free(child);

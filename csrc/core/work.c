@@ -139,6 +139,12 @@ tc_work_set_owner(tc_work *work, tc_owner owner)
     work->owner = owner;
 }
 
+uint32_t
+tc_work_backend_flags(const tc_work *work)
+{
+    return tc_comm_backend_flags(work->comm);
+}
+
 tc_work_state
 tc_work_get_state(const tc_work *work)
 {

@@ -34,6 +34,10 @@ tc_work_release(tc_work *work);
 void
 tc_work_set_owner(tc_work *work, tc_owner owner);
 
+/* TC_BACKEND_... of its backend. */
+uint32_t
+tc_work_backend_flags(const tc_work *work);
+
 /* Never blocks and makes no progress. */
 tc_work_state
 tc_work_get_state(const tc_work *work);

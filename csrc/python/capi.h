@@ -121,6 +121,15 @@ typedef struct tc_capi {
     void (*hooks_work_ended)(tc_work *work);
     /* To be called when a wait begins: tells those who observe the work. */
     void (*work_waits)(void *ctx, tc_work *work);
+
+    /* For backends that the shim brings. core/registry.h; the table is copied. */
+    tc_status (*backend_add)(const char *name, const tc_backend *backend,
+                             tc_error *err);
+    /* [GIL] The Python object behind the store of a `comm_create` that Python asked
+     * for, borrowed; NULL for every other store. */
+    struct _object *(*store_object)(const tc_store *store);
+    /* Whether the pair has a meaning, as every backend should see it. */
+    tc_status (*reduce_check)(tc_dtype dtype, tc_redop op, tc_error *err);
 } tc_capi;
 
 #endif

@@ -272,7 +272,11 @@ tc_py_comm_is_held(tc_py_state *state, const tc_comm *comm);
 bool
 tc_py_holds_at_exit(tc_py_state *state, bool (*leave)(tc_comm *comm));
 
-/* pycreate.c: torchcomms._core._new_comm */
+/* pycreate.c: torchcomms._core._new_comm, and whose object a store is; NULL where it is
+ * not one of Python's */
+PyObject *
+tc_py_store_object(const tc_store *store);
+
 PyObject *
 tc_py_new_comm(PyObject *module, PyObject *const *args, Py_ssize_t nargs,
                PyObject *kwnames);

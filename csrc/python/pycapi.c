@@ -5,8 +5,11 @@
 #include "base/atomic.h"
 #include "base/error.h"
 #include "core/memory.h"
+#include "core/registry.h"
 #include "python/capi.h"
 #include "python/pyhook.h"
+#include "python/py.h"
+#include "reduce/reduce.h"
 
 /* In the list `state->holds` until it was dropped and a holder of the GIL has seen it.
  */
@@ -231,6 +234,14 @@ tc_py_holds_at_exit(tc_py_state *state, bool (*leave)(tc_comm *comm))
     return all_left;
 }
 
+static tc_status
+check_reduction(tc_dtype dtype, tc_redop op, tc_error *err)
+{
+    tc_reduce_fn fn;
+
+    return tc_reduce_find(dtype, op, &fn, err);
+}
+
 static const tc_capi table = {
     .struct_size = sizeof(tc_capi),
     .generation = tc_py_generation,
@@ -272,6 +283,9 @@ static const tc_capi table = {
     .hooks_call_failed = tc_hooks_call_failed,
     .hooks_work_ended = tc_hooks_work_ended,
     .work_waits = tc_py_work_waits,
+    .backend_add = tc_registry_add,
+    .store_object = tc_py_store_object,
+    .reduce_check = check_reduction,
 };
 
 int

@@ -113,6 +113,12 @@ store_add(void *ctx, const char *key, int64_t amount, int64_t *sum_p, tc_error *
     return status;
 }
 
+PyObject *
+tc_py_store_object(const tc_store *store)
+{
+    return store->set == store_set ? store->ctx : NULL;
+}
+
 enum {
     BACKEND,
     NAME,

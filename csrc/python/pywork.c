@@ -112,7 +112,20 @@ PyDoc_STRVAR(
     wait_blocking_doc,
     "wait_blocking($self, /)\n--\n\n"
     "Blocks the calling thread until the operation has ended; on a CPU device\n"
-    "the same as wait().");
+    "the same as wait(). Asynchronous works of the backend gloo refuse it.");
+
+static PyObject *
+work_wait_blocking(PyObject *obj, PyObject *none)
+{
+    tc_work *work = ((tc_py_work *)obj)->work;
+
+    if (work != NULL &&
+        (tc_work_backend_flags(work) & TC_BACKEND_NO_WAIT_BLOCKING) != 0) {
+        PyErr_SetString(PyExc_RuntimeError, "waitBlocking not implemented");
+        return NULL;
+    }
+    return work_wait(obj, none);
+}
 
 PyDoc_STRVAR(is_completed_doc,
              "is_completed($self, /)\n--\n\n"
@@ -153,7 +166,7 @@ work_set_status(PyObject *Py_UNUSED(obj), PyObject *Py_UNUSED(status))
 
 static PyMethodDef methods[] = {
     {"wait", work_wait, METH_NOARGS, wait_doc},
-    {"wait_blocking", work_wait, METH_NOARGS, wait_blocking_doc},
+    {"wait_blocking", work_wait_blocking, METH_NOARGS, wait_blocking_doc},
     {"is_completed", work_is_completed, METH_NOARGS, is_completed_doc},
     {"_set_status", work_set_status, METH_O, set_status_doc},
     {"_observe", tc_py_work_observe, METH_O, tc_py_observe_doc},

@@ -2,6 +2,7 @@
 /* torchcomms._backend_wrapper: what Python sees of the shim. */
 #include "torch/c10d_backend.h"
 #include "torch/dispatcher.h"
+#include "torch/gloo.h"
 #include "torch/tensor.h"
 
 namespace py = pybind11;
@@ -18,6 +19,7 @@ __attribute__((used)) const char mark[] = "torchcomms-shim-built-for:" TORCH_VER
 void
 at_exit()
 {
+    gloo_at_exit();
     closed.store(true);
     Dispatcher::stop();
 }
@@ -170,6 +172,7 @@ PYBIND11_MODULE(_backend_wrapper, m)
         .def("get_mem_allocator", &get_mem_allocator,
              "The MemAllocator of the communicator behind this backend.")
         .def_property_readonly("mem_allocator", &get_mem_allocator);
+    m.def("_register_gloo", &register_gloo, "Makes the backend gloo known.");
     m.def("_create", &create, py::arg("backend"), py::arg("name"), py::arg("store"),
           py::arg("rank"), py::arg("size"), py::arg("timeout"), py::arg("global_ranks"),
           "A backend over a new communicator; nothing is read from the environment.");

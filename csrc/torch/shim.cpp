@@ -198,6 +198,16 @@ store_add(void *ctx, const char *key, int64_t amount, int64_t *sum_p, tc_error *
 
 } // namespace
 
+c10::intrusive_ptr<c10d::Store>
+store_of_adapter(const tc_store *store)
+{
+    if (store->set != store_set) {
+        return {};
+    }
+    return c10::intrusive_ptr<c10d::Store>::reclaim_copy(
+        static_cast<c10d::Store *>(store->ctx));
+}
+
 std::shared_ptr<Comm>
 create_comm(const std::string &backend, const std::string &name,
             const c10::intrusive_ptr<c10d::Store> &store, int rank, int size,

@@ -93,6 +93,10 @@ class Comm {
     uint32_t generation_;
 };
 
+/* c10d's store behind one of `create_comm`; NULL for every other. */
+c10::intrusive_ptr<c10d::Store>
+store_of_adapter(const tc_store *store);
+
 /* A communicator of rank `rank` of `size`, made without looking at the environment. */
 std::shared_ptr<Comm>
 create_comm(const std::string &backend, const std::string &name,

@@ -89,6 +89,21 @@ to_dtype(const at::Tensor &tensor)
     return dtype;
 }
 
+at::ScalarType
+to_scalar_type(tc_dtype dtype)
+{
+    constexpr auto types = static_cast<int>(at::ScalarType::NumOptions);
+
+    for (int i = 0; i < types; i++) {
+        auto type = static_cast<at::ScalarType>(i);
+
+        if (find_dtype(type) == dtype) {
+            return type;
+        }
+    }
+    return at::ScalarType::Undefined;
+}
+
 bool
 view_plain(PyObject *obj, tc_py_view *view_p) noexcept
 {

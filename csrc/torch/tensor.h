@@ -13,6 +13,10 @@ namespace torchcomms {
 tc_dtype
 to_dtype(const at::Tensor &tensor);
 
+/* Of a number that the core has checked. */
+at::ScalarType
+to_scalar_type(tc_dtype dtype);
+
 /* For `tc_capi.set_view`. */
 bool
 view_plain(PyObject *obj, tc_py_view *view_p) noexcept;

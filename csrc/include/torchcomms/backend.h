@@ -154,6 +154,11 @@ typedef struct tc_memory {
     void (*release)(void *ctx);
 } tc_memory;
 
+/* Its asynchronous works refuse wait_blocking(). */
+#define TC_BACKEND_NO_WAIT_BLOCKING 1u
+/* A child of `split` is named "<name>_<smallest of its ranks in the parent>". */
+#define TC_BACKEND_NUMBERS_CHILDREN 2u
+
 /* Members are only ever appended; the core fills what an older backend lacks, and what
  * a backend leaves NULL, with "unsupported" or a harmless default. */
 typedef struct tc_backend {
@@ -201,6 +206,7 @@ typedef struct tc_backend {
     /* What `issue` would refuse of a call: asked where others are told of the call
      * before it is made. May be missing. */
     tc_status (*check)(void *comm, const tc_call *call, tc_error *err);
+    uint32_t flags; /* TC_BACKEND_... */
 } tc_backend;
 
 /* The symbol a backend in a shared library exports. */
