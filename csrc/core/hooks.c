@@ -41,8 +41,7 @@ struct tc_hook_list {
 /* Of the process, whatever the communicator. */
 static uint64_t op_ids;
 
-/* The list ---------------------------------------------------------------------------
- */
+/* The list ------------------------------------------------------------------------- */
 
 static tc_hook_list *
 list_of(const tc_comm *comm)
@@ -140,8 +139,7 @@ release_owner(tc_owner owner)
     }
 }
 
-/* Registration -----------------------------------------------------------------------
- */
+/* Registration --------------------------------------------------------------------- */
 
 tc_status
 tc_hook_add(tc_comm *comm, tc_hook_point point, tc_hook_fn fn, tc_owner owner,
@@ -264,8 +262,7 @@ tc_hooks_visit(const tc_comm *comm, tc_hook_fn fn, int (*visit)(void *ctx, void 
     return result;
 }
 
-/* Running ----------------------------------------------------------------------------
- */
+/* Running -------------------------------------------------------------------------- */
 
 /* Gives the lock away while the hook runs. */
 static tc_status
@@ -324,8 +321,11 @@ check_event(const tc_comm *comm, const tc_hook_event *event, tc_error *err)
     if (event->split != NULL) {
         return tc_comm_check_split(comm, event->split, err);
     }
-    return event->call != NULL ? tc_call_check(event->call, comm->rank, comm->size, err)
-                               : TC_OK;
+    if (event->call == NULL) {
+        return TC_OK;
+    }
+    TC_TRY(tc_call_check(event->call, comm->rank, comm->size, err));
+    return comm->backend->check(comm->ctx, event->call, err);
 }
 
 tc_status
