@@ -48,6 +48,15 @@ TorchCommsBackend::shutdown()
     }
     tc_error err = {};
     SignalWatch watch;
+    Shown nothing;
+    std::unique_ptr<HookedCall> hooks;
+    tc_hook_event event = {};
+
+    event.kind = TC_OP_FINALIZE;
+    /* The second time nothing happens. */
+    if (core->comm_check_usable(comm_->get(), nullptr) == TC_OK) {
+        hooks = begin_hooks(comm_->get(), event, nothing);
+    }
     tc_status status = core->comm_finalize(comm_->get(), watch.get(), &err);
 
     if (status == TC_INTERRUPTED) {
@@ -58,6 +67,9 @@ TorchCommsBackend::shutdown()
         TORCH_WARN("shutdown of '", core->comm_name(comm_->peek()), "': ", err.message);
     }
     drain_keeps();
+    if (hooks != nullptr && status == TC_OK) {
+        hooks->end(nullptr, nullptr);
+    }
 }
 
 void
@@ -134,6 +146,12 @@ TorchCommsBackend::split(const c10::intrusive_ptr<c10d::Store> & /* not needed *
     split.hints = hint_list.data();
     split.hint_count = hint_list.size();
     split.interrupt = *watch.get();
+    Shown nothing;
+    tc_hook_event event = {};
+
+    event.kind = TC_OP_SPLIT;
+    event.split = &split;
+    auto hooks = begin_hooks(comm_->get(), event, nothing);
     tc_status status = core->comm_split(comm_->get(), &split, &child, &err);
     if (status != TC_OK) {
         throw_error(status, err);
@@ -150,6 +168,9 @@ TorchCommsBackend::split(const c10::intrusive_ptr<c10d::Store> & /* not needed *
     backend->options_->store = options->store;
     for (int rank : ranks) {
         backend->options_->global_ranks_in_group.push_back(global_rank(rank));
+    }
+    if (hooks != nullptr) {
+        hooks->end(nullptr, child);
     }
     return backend;
 }

@@ -105,13 +105,27 @@ touch(const std::vector<at::Tensor> &written, const std::vector<at::Tensor> &rea
 /* Issue ---------------------------------------------------------------------------- */
 
 Issue::Issue(TorchCommsBackend *backend, const How &how, size_t operations)
-    : backend_(backend), how_(how),
-      profile_(at::hasCallbacks() ? std::make_unique<Profile>() : nullptr),
-      inline_wait_(!how.async && operations == 1 && profile_ == nullptr &&
+    : backend_(backend), how_(how), audience_(find_audience(*backend)),
+      inline_wait_(!how.async && operations == 1 && !is_profiled() &&
                    backend->coalesced() == nullptr),
       timeout_ns_(to_ns(how.timeout.count() > 0 ? how.timeout : backend->timeout()))
 {
     drain_keeps();
+}
+
+std::unique_ptr<Issue::Audience>
+Issue::find_audience(const TorchCommsBackend &backend)
+{
+    bool profiler = at::hasCallbacks();
+    bool hooks = core->comm_has_hooks(backend.comm().peek());
+
+    if (C10_LIKELY(!profiler && !hooks)) {
+        return nullptr;
+    }
+    auto audience = std::make_unique<Audience>();
+
+    audience->profiler = profiler;
+    return audience;
 }
 
 /* What was issued before a later operation was refused goes on without us. */
@@ -166,8 +180,8 @@ Issue::stage(const at::Tensor &tensor, bool fill)
 void
 Issue::note(const at::Tensor &tensor)
 {
-    if (C10_UNLIKELY(profile_ != nullptr)) {
-        profile_->inputs.push_back(tensor);
+    if (C10_UNLIKELY(audience_ != nullptr)) {
+        audience_->inputs.push_back(tensor);
     }
 }
 
@@ -175,34 +189,47 @@ void
 Issue::note_splits(const std::vector<int64_t> &inputs,
                    const std::vector<int64_t> &outputs)
 {
-    if (C10_UNLIKELY(profile_ != nullptr)) {
-        profile_->input_splits = inputs;
-        profile_->output_splits = outputs;
+    if (C10_UNLIKELY(audience_ != nullptr)) {
+        audience_->input_splits = inputs;
+        audience_->output_splits = outputs;
     }
+}
+
+/* Of the operation that is about to be issued. */
+Shown
+Issue::show()
+{
+    const auto &inputs = audience_->inputs;
+    Shown shown = {{inputs.begin() + static_cast<ptrdiff_t>(audience_->shown_inputs),
+                    inputs.end()},
+                   {outputs_.begin() + static_cast<ptrdiff_t>(audience_->shown_outputs),
+                    outputs_.end()},
+                   audience_->input_splits,
+                   audience_->output_splits};
+
+    audience_->shown_inputs = inputs.size();
+    audience_->shown_outputs = outputs_.size();
+    return shown;
 }
 
 /* One event for each operation; it lasts to the next or to the end of the call. */
 void
-Issue::announce(const tc_call &call)
+Issue::announce(const tc_call &call, const Shown &shown)
 {
     bool p2p = call.kind == TC_OP_SEND || call.kind == TC_OP_RECV;
-    const auto &inputs = profile_->inputs;
     CommsDetails details = {};
 
     details.sequence = static_cast<int64_t>(backend_->sequence()) + (p2p ? 0 : 1);
     details.p2p = p2p;
     details.async = how_.async;
-    details.inputs.assign(inputs.begin() + profile_->announced_inputs, inputs.end());
-    details.outputs.assign(outputs_.begin() + profile_->announced_outputs,
-                           outputs_.end());
-    details.input_splits = profile_->input_splits;
-    details.output_splits = profile_->output_splits;
-    profile_->announced_inputs = inputs.size();
-    profile_->announced_outputs = outputs_.size();
+    details.inputs = shown.inputs;
+    details.outputs = shown.outputs;
+    details.input_splits = shown.input_splits;
+    details.output_splits = shown.output_splits;
     const auto &tensors = details.inputs.empty() ? details.outputs : details.inputs;
     details.dtype = tensors.empty() ? at::kByte : tensors[0].scalar_type();
-    profile_->event.reset();
-    profile_->event = std::make_unique<ParamComms>(*backend_, call, details);
+    audience_->event.reset();
+    audience_->event = std::make_unique<ParamComms>(*backend_, call, details);
 }
 
 at::Tensor
@@ -303,15 +330,40 @@ Issue::write_apart(const std::vector<at::Tensor> &tensors, tc_dtype dtype,
 void
 Issue::run(tc_call *call)
 {
-    tc_work *work = nullptr;
-    tc_error err = {};
+    Shown shown;
+    std::unique_ptr<HookedCall> hooks;
 
     call->async = !inline_wait_;
-    if (C10_UNLIKELY(profile_ != nullptr) && call->kind != TC_OP_BATCH) {
-        announce(*call);
+    if (C10_UNLIKELY(audience_ != nullptr)) {
+        tc_hook_event event = {};
+
+        /* A batch was announced, and its tensors shown, one by one. */
+        if (call->kind != TC_OP_BATCH) {
+            shown = show();
+            if (audience_->profiler) {
+                announce(*call, shown);
+            }
+        }
+        event.kind = call->kind;
+        event.async = how_.async;
+        event.call = call;
+        hooks = begin_hooks(backend_->comm().get(), event, shown);
     }
-    tc_status status =
-        core->comm_issue(backend_->comm().get(), call, timeout_ns_, &work, &err);
+    tc_work *work = launch(*call);
+    if (C10_UNLIKELY(hooks != nullptr)) {
+        hooks->end(work, nullptr);
+    }
+}
+
+/* The work if the operation goes on, which is then in works_. */
+tc_work *
+Issue::launch(const tc_call &call)
+{
+    tc_comm *comm = backend_->comm().get();
+    tc_work *work = nullptr;
+    tc_error err = {};
+    tc_status status = core->comm_issue(comm, &call, timeout_ns_, &work, &err);
+
     if (status == TC_PENDING && inline_wait_) {
         SignalWatch watch;
 
@@ -329,11 +381,13 @@ Issue::run(tc_call *call)
         tensors_.clear();
         kept->own(work);
         works_.push_back(work);
-        return;
+        return work;
     }
     if (status != TC_OK) {
+        core->hooks_call_failed(comm, status);
         throw_error(status, err);
     }
+    return nullptr;
 }
 
 void
@@ -341,8 +395,8 @@ Issue::move_to(Coalesced *batch, const tc_call &call)
 {
     tc_p2p entry = {};
 
-    if (C10_UNLIKELY(profile_ != nullptr)) {
-        announce(call);
+    if (C10_UNLIKELY(is_profiled())) {
+        announce(call, show());
     }
     entry.kind = call.kind;
     entry.dtype = call.dtype;
@@ -381,9 +435,9 @@ Issue::finish()
     std::string title;
     TorchCommsWork::Event event = {};
 
-    if (C10_UNLIKELY(profile_ != nullptr)) {
+    if (C10_UNLIKELY(is_profiled())) {
         title = backend_->title(how_.title);
-        event = {title.c_str(), &profile_->inputs};
+        event = {title.c_str(), &audience_->inputs};
     }
     auto work = c10::make_intrusive<TorchCommsWork>(
         backend_->getRank(), how_.type, event, backend_->sequence(), timeout_ns_);

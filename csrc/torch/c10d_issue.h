@@ -3,6 +3,7 @@
 #ifndef TC_TORCH_C10D_ISSUE_H
 #define TC_TORCH_C10D_ISSUE_H
 
+#include "torch/c10d_hooks.h"
 #include "torch/c10d_work.h"
 #include "torch/param_comms.h"
 #include "torch/tensor.h"
@@ -80,7 +81,7 @@ class Issue {
         outputs_.push_back(tensor);
     }
 
-    /* Shown by the profiler as an input. */
+    /* Shown to hooks and by the profiler as an input. */
     void
     note(const at::Tensor &tensor);
     void
@@ -99,13 +100,15 @@ class Issue {
     finish();
 
   private:
-    /* Of the profiler: tensors of all operations, and how many earlier ones had. */
-    struct Profile {
+    /* For hooks and the profiler: inputs of all operations, and how many tensors
+     * earlier ones had. */
+    struct Audience {
+        bool profiler;
         std::vector<at::Tensor> inputs;
         std::vector<int64_t> input_splits;
         std::vector<int64_t> output_splits;
-        size_t announced_inputs = 0;
-        size_t announced_outputs = 0;
+        size_t shown_inputs = 0;
+        size_t shown_outputs = 0;
         std::unique_ptr<ParamComms> event;
     };
 
@@ -113,12 +116,23 @@ class Issue {
     stage(const at::Tensor &tensor, bool fill);
     Keep *
     keep();
+    Shown
+    show();
     void
-    announce(const tc_call &call);
+    announce(const tc_call &call, const Shown &shown);
+    bool
+    is_profiled() const
+    {
+        return audience_ != nullptr && audience_->profiler;
+    }
+    tc_work *
+    launch(const tc_call &call);
+    static std::unique_ptr<Audience>
+    find_audience(const TorchCommsBackend &backend);
 
     TorchCommsBackend *backend_;
     How how_;
-    std::unique_ptr<Profile> profile_; /* NULL while no profiler runs */
+    std::unique_ptr<Audience> audience_; /* NULL where there is none */
     bool inline_wait_;
     uint64_t timeout_ns_;
     Keep *keep_ = nullptr;

@@ -121,8 +121,9 @@ tc_status
 pass_token(tc_comm *comm, tc_op_kind kind, int peer, int32_t tag, uint64_t timeout_ns,
            tc_error *err)
 {
-    /* Stays for a receive that is given up by an interrupt. */
-    auto *token = new uint8_t(0);
+    at::Tensor token = at::zeros({1}, at::kByte);
+    Shown shown;
+    tc_hook_event event = {};
     tc_work *work = nullptr;
     tc_call call = {};
 
@@ -131,17 +132,27 @@ pass_token(tc_comm *comm, tc_op_kind kind, int peer, int32_t tag, uint64_t timeo
     call.root = peer;
     call.tag = tag;
     call.count = 1;
-    call.in = call.out = token;
+    call.in = call.out = token.data_ptr();
+    event.kind = kind;
+    event.call = &call;
+    (kind == TC_OP_SEND ? shown.inputs : shown.outputs).push_back(token);
+    auto hooks = begin_hooks(comm, event, shown);
     tc_status status = core->comm_issue(comm, &call, timeout_ns, &work, err);
     if (status == TC_PENDING) {
         SignalWatch watch;
 
-        core->work_set_owner(
-            work, {token, [](void *ptr) { delete static_cast<uint8_t *>(ptr); }});
+        /* Stays for a receive that is given up by an interrupt. */
+        auto *keep = new Keep();
+        keep->tensors.push_back(token);
+        keep->own(work);
+        keep->unref();
         status = core->work_wait(work, UINT64_MAX, watch.get(), err);
         core->work_release(work);
+    }
+    if (status == TC_OK && hooks != nullptr) {
+        hooks->end(nullptr, nullptr);
     } else {
-        delete token;
+        core->hooks_call_failed(comm, status);
     }
     return status;
 }
@@ -199,11 +210,10 @@ TorchCommsBackend::monitoredBarrier(const c10d::BarrierOptions &opts,
         TORCH_CHECK_WITH(DistBackendError, wait_all_ranks || used_ns < limit_ns,
                          "Rank 0 timed out in monitoredBarrier after ", timeout.count(),
                          " ms.\n Successfully processed ranks: ", list_ranks(passed));
-        tc_status status =
-            pass_token(comm, TC_OP_RECV, rank, arrival_tag(barrier),
-                       wait_all_ranks ? std::max<uint64_t>(limit_ns, 1)
-                                      : limit_ns - used_ns,
-                       &err);
+        tc_status status = pass_token(comm, TC_OP_RECV, rank, arrival_tag(barrier),
+                                      wait_all_ranks ? std::max<uint64_t>(limit_ns, 1)
+                                                     : limit_ns - used_ns,
+                                      &err);
         if (status == TC_INTERRUPTED) {
             throw_error(status, err);
         }

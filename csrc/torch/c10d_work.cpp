@@ -158,7 +158,7 @@ TorchCommsWork::has_ended_locked() const
 
 /* The first error is the work's. */
 void
-TorchCommsWork::collect_locked()
+TorchCommsWork::collect_locked(Failed *failed)
 {
     for (tc_work *work : works_) {
         tc_error err = {};
@@ -170,13 +170,15 @@ TorchCommsWork::collect_locked()
             exception_ = to_exception(status, err);
         }
         /* At exit it may be the last reference to a communicator without an engine. */
-        if (!is_closed()) {
+        if (!is_closed() && status != TC_OK) {
+            failed->push_back(work);
+        } else if (!is_closed()) {
             core->work_release(work);
         }
     }
     works_.clear();
     for (const auto &part : parts_) {
-        part->settle();
+        part->settle(failed);
         if (part->exception_ != nullptr && exception_ == nullptr) {
             how_ = part->how_;
             exception_ = part->exception_;
@@ -210,7 +212,7 @@ complete(const c10::intrusive_ptr<c10::ivalue::Future> &future,
 } // namespace
 
 bool
-TorchCommsWork::settle()
+TorchCommsWork::settle(Failed *failed)
 {
     if (settled_.load(std::memory_order_acquire)) {
         return true;
@@ -225,7 +227,9 @@ TorchCommsWork::settle()
     if (!has_ended_locked()) {
         return false;
     }
-    collect_locked();
+    Failed own;
+
+    collect_locked(failed != nullptr ? failed : &own);
     std::function<void()> end_event;
     end_event.swap(recordFunctionEndCallback_);
     settled_.store(true, std::memory_order_release);
@@ -233,6 +237,10 @@ TorchCommsWork::settle()
     auto status_future = status_future_;
     lock.unlock();
     /* Callbacks run without a lock. */
+    for (tc_work *work : own) {
+        core->hooks_work_ended(work);
+        core->work_release(work);
+    }
     if (end_event) {
         end_event();
     }
@@ -307,6 +315,9 @@ TorchCommsWork::wait(std::chrono::milliseconds timeout)
         uint64_t limit_ns = timeout == kNoTimeout ? UINT64_MAX : to_ns(timeout);
         auto begin = std::chrono::steady_clock::now();
 
+        for (tc_work *work : works) {
+            core->work_waits(core_ctx, work);
+        }
         for (tc_work *work : works) {
             uint64_t left_ns = limit_ns;
 

@@ -98,7 +98,10 @@ class TorchCommsWork : public c10d::Work {
 
     /* Finishes what has ended: errors, copies, the future. False while it goes on. */
     bool
-    settle();
+    settle()
+    {
+        return settle(nullptr);
+    }
 
   private:
     friend class Dispatcher;
@@ -111,8 +114,14 @@ class TorchCommsWork : public c10d::Work {
     }
     bool
     has_ended_locked() const;
+    /* References to works that have failed, for the abort hooks. */
+    using Failed = c10::SmallVector<tc_work *, 2>;
+
+    /* Leaves failures to `failed`; NULL: runs the hooks. */
+    bool
+    settle(Failed *failed);
     void
-    collect_locked();
+    collect_locked(Failed *failed);
     void
     watch();
     static void

@@ -82,7 +82,8 @@ SignalWatch::serve(void *ptr)
         return false;
     }
     pybind11::gil_scoped_acquire gil;
-    return PyErr_CheckSignals() != 0;
+    /* The first for what other threads have left. */
+    return Py_MakePendingCalls() != 0 || PyErr_CheckSignals() != 0;
 }
 
 Comm::~Comm()
