@@ -82,8 +82,7 @@ typedef struct post_args {
     PyObject *child;
 } post_args;
 
-/* Values -----------------------------------------------------------------------------
- */
+/* Values --------------------------------------------------------------------------- */
 
 static PyObject *
 ranks_of(const tc_split_options *split)
@@ -159,8 +158,7 @@ value_of(tc_py_state *state, const tc_hook_event *event, attribute a)
     }
 }
 
-/* Pre-hooks --------------------------------------------------------------------------
- */
+/* Pre-hooks ------------------------------------------------------------------------ */
 
 PyObject *
 tc_py_pre_args_make(tc_py_state *state, const tc_hook_event *event)
@@ -257,8 +255,7 @@ add_pre_type(PyObject *module, const row *r, PyTypeObject **type_p)
     return *type_p == NULL ? -1 : PyModule_AddType(module, *type_p);
 }
 
-/* Post-hooks -------------------------------------------------------------------------
- */
+/* Post-hooks ----------------------------------------------------------------------- */
 
 PyObject *
 tc_py_post_args_make(tc_py_state *state, tc_op_kind kind, PyObject *work,
