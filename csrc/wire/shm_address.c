@@ -17,19 +17,19 @@ tc_wire_shm_address_pack(const tc_wire_shm_address *address,
     for (size_t i = 0; i < TC_WIRE_TOKEN_BYTES; i++) {
         snprintf(token + 2 * i, 3, "%02x", address->token[i]);
     }
-    snprintf(text_p, TC_WIRE_ADDRESS_BYTES, "shm1 %s %s %" PRIx64 " %s %s",
+    snprintf(text_p, TC_WIRE_ADDRESS_BYTES, "shm1/%s/%s/%" PRIx64 "/%s/%s",
              address->socket, address->boot_id[0] != '\0' ? address->boot_id : "-",
              address->net_ns, token, address->host_id);
 }
 
-/* The next word of at most `capacity` - 1 bytes, all of them from `alphabet`; a blank
+/* The next word of at most `capacity` - 1 bytes, all of them from `alphabet`; a slash
  * follows it. False when there is none. */
 static bool
 take_word(const char **at, const char *alphabet, size_t capacity, char *word_p)
 {
     size_t length = strspn(*at, alphabet);
 
-    if (length == 0 || length >= capacity || (*at)[length] != ' ') {
+    if (length == 0 || length >= capacity || (*at)[length] != '/') {
         return false;
     }
     memcpy(word_p, *at, length);
@@ -96,7 +96,7 @@ tc_status
 tc_wire_shm_address_unpack(const char *text, tc_wire_shm_address *address_p,
                            tc_error *err)
 {
-    static const char prefix[] = "shm1 ";
+    static const char prefix[] = "shm1/";
     tc_wire_shm_address address;
     const char *at = text + sizeof(prefix) - 1;
 

@@ -20,8 +20,9 @@ typedef struct tc_wire_shm_address {
     uint8_t token[TC_WIRE_TOKEN_BYTES];
 } tc_wire_shm_address;
 
-/* "shm1 <socket> <boot id> <namespace> <token> <host id>", where "-" is an unknown boot
- * id; the host id comes last because it may have blanks. */
+/* "shm1/<socket>/<boot id>/<namespace>/<token>/<host id>", where "-" is an unknown boot
+ * id; the host id comes last because it may have slashes. Without one there is no blank
+ * in it that somebody who passes it on could lose. */
 void
 tc_wire_shm_address_pack(const tc_wire_shm_address *address,
                          char text_p[TC_WIRE_ADDRESS_BYTES]);

@@ -76,6 +76,8 @@ tc_wire_hello_pack(const tc_wire_hello *hello, uint8_t bytes_p[TC_WIRE_MESSAGE_B
     tc_wire_put_i32(&w, hello->rank);
     tc_wire_put_i32(&w, hello->size);
     tc_wire_put_i32(&w, hello->pid);
+    tc_wire_put_u64(&w, hello->generation);
+    tc_wire_put_u64(&w, hello->digest);
     return w.at;
 }
 
@@ -90,6 +92,8 @@ tc_wire_hello_unpack(const void *bytes, size_t n, tc_wire_hello *hello_p, tc_err
     hello.rank = tc_wire_get_i32(&r);
     hello.size = tc_wire_get_i32(&r);
     hello.pid = tc_wire_get_i32(&r);
+    hello.generation = tc_wire_get_u64(&r);
+    hello.digest = tc_wire_get_u64(&r);
     if (!tc_wire_reader_is_done(&r)) {
         return damaged("hello", n, err);
     }

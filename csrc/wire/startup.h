@@ -18,7 +18,7 @@ typedef enum tc_wire_kind {
 } tc_wire_kind;
 
 enum {
-    TC_WIRE_VERSION = 1,
+    TC_WIRE_VERSION = 2,
     TC_WIRE_TOKEN_BYTES = 16,
     TC_WIRE_TEXT_BYTES = 508, /* with the terminating zero */
     TC_WIRE_MESSAGE_BYTES = 576, /* no message is longer */
@@ -29,6 +29,8 @@ typedef struct tc_wire_hello {
     int32_t rank;
     int32_t size;
     int32_t pid;
+    uint64_t generation; /* of the members: the uuid of a reconfigure */
+    uint64_t digest; /* of who they are, in their order; 0: any */
 } tc_wire_hello;
 
 typedef struct tc_wire_welcome {

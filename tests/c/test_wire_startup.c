@@ -59,7 +59,11 @@ check_damage(const uint8_t *bytes, size_t n, tc_wire_kind kind)
 static void
 test_hello(void)
 {
-    tc_wire_hello in = {.rank = 2, .size = 70000, .pid = 4194303};
+    tc_wire_hello in = {.rank = 2,
+                        .size = 70000,
+                        .pid = 4194303,
+                        .generation = UINT64_MAX,
+                        .digest = 7};
     tc_wire_hello out;
     tc_error err;
     uint8_t bytes[TC_WIRE_MESSAGE_BYTES];
@@ -71,11 +75,12 @@ test_hello(void)
     n = tc_wire_hello_pack(&in, bytes);
     CHECK(tc_wire_hello_unpack(bytes, n, &out, &err) == TC_OK);
     CHECK(out.rank == 2 && out.size == 70000 && out.pid == 4194303);
+    CHECK(out.generation == UINT64_MAX && out.digest == 7);
     CHECK(memcmp(out.token, in.token, sizeof(in.token)) == 0);
     check_damage(bytes, n, TC_WIRE_HELLO);
-    bytes[4] = 2;
+    bytes[4] = 1;
     CHECK(tc_wire_hello_unpack(bytes, n, &out, &err) == TC_ERR_MISMATCH);
-    CHECK(strstr(err.message, "version 2, this is version 1"));
+    CHECK(strstr(err.message, "version 1, this is version 2"));
     in.rank = -1;
     n = tc_wire_hello_pack(&in, bytes);
     CHECK(tc_wire_hello_unpack(bytes, n, &out, &err) == TC_ERR_MISMATCH);

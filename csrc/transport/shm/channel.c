@@ -65,6 +65,21 @@ tc_shm_channel_listen(const char *name, int *fd_p, tc_error *err)
     return TC_OK;
 }
 
+bool
+tc_shm_channel_has_listener(const char *name)
+{
+    struct sockaddr_un addr;
+    socklen_t length = make_name(name, &addr);
+    int fd = open_socket();
+    bool has = true;
+
+    if (fd >= 0) {
+        has = bind(fd, (struct sockaddr *)&addr, length) != 0;
+        close(fd);
+    }
+    return has;
+}
+
 tc_status
 tc_shm_channel_connect(const char *name, int *fd_p, tc_error *err)
 {

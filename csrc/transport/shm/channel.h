@@ -27,6 +27,11 @@ tc_shm_message_close_fds(tc_shm_message *message);
 tc_status
 tc_shm_channel_listen(const char *name, int *fd_p, tc_error *err);
 
+/* Whether a socket of this network namespace has the name. Tells a member that is late
+ * from one that has ended, without a trace in its queue. */
+bool
+tc_shm_channel_has_listener(const char *name);
+
 /* TC_PENDING: the leader has not accepted the many that came before; try again soon.
  * TC_ERR_PEER_CLOSED: nobody listens under this name. */
 tc_status

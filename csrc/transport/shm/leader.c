@@ -2,6 +2,7 @@
 /* The leader's side of a segment's start-up: one loop over all connections. */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,12 +13,9 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "transport/shm/channel.h"
 #include "transport/shm/identity.h"
 #include "transport/shm/rendezvous.h"
-
-/* Connections beyond one a rank that may be open without having said who they are. */
-#define STRANGERS 16
+#include "transport/shm/serving.h"
 
 /* Who is silent for this long makes room when there is none: ours say hello as soon as
  * they are connected. */
@@ -25,46 +23,8 @@
 
 #define RETRY_NS TC_NSEC_PER_MSEC
 
-struct tc_shm_leader {
-    int listen_fd;
-    int spare_fd; /* given up to accept and refuse when there is no other left */
-    uint8_t token[TC_WIRE_TOKEN_BYTES];
-};
-
-typedef enum conn_state {
-    CONN_STRANGER, /* has not said hello */
-    CONN_JOINED, /* waits for the others */
-    CONN_HANDING, /* is being sent descriptors */
-    CONN_WORKING, /* maps and populates */
-    CONN_DONE, /* waits for the others to be done */
-} conn_state;
-
-typedef struct conn {
-    int fd;
-    conn_state state;
-    int32_t rank; /* -1: stranger */
-    int32_t pid; /* as it said */
-    int32_t next; /* rank whose page is sent next; -1: the welcome is */
-    uint64_t since_ns;
-} conn;
-
-/* One start-up. Invariant: `joined` connections are past CONN_STRANGER, `done` of them
- * in CONN_DONE, and page_fds[r] >= 0 for exactly those and the own rank. */
-typedef struct serving {
-    tc_shm_leader *leader;
-    const tc_shm_member *self;
-    uint64_t start_ns;
-    conn *conns;
-    struct pollfd *polls;
-    int *page_fds;
-    int32_t conn_count;
-    int32_t conn_capacity;
-    int32_t joined;
-    int32_t done;
-    bool crowded; /* a send found no room */
-    int segment_fd;
-    tc_shm_segment *segment;
-} serving;
+/* How often the listeners of a group's missing members are looked at. */
+#define ABSENCE_NS (200 * TC_NSEC_PER_MSEC)
 
 tc_status
 tc_shm_leader_open(tc_shm_leader **leader_p, char address_p[TC_SHM_ADDRESS_BYTES],
@@ -114,6 +74,9 @@ tc_shm_leader_close(tc_shm_leader *leader)
 {
     if (leader == NULL) {
         return;
+    }
+    while (leader->early_count > 0) {
+        tc_shm_early_drop(leader, 0);
     }
     close(leader->listen_fd);
     if (leader->spare_fd >= 0) {
@@ -193,10 +156,16 @@ is_at_work(const serving *s, int32_t rank)
     return false;
 }
 
+static bool
+is_gathering(const serving *s)
+{
+    return s->joined < s->self->size - 1;
+}
+
 static tc_status
 set_late(const serving *s, tc_error *err)
 {
-    bool gathering = s->joined < s->self->size - 1;
+    bool gathering = is_gathering(s);
     double seconds = (double)(s->self->deadline_ns - s->start_ns) / 1e9;
     char ranks[256];
 
@@ -206,10 +175,36 @@ set_late(const serving *s, tc_error *err)
         gathering ? "join" : "finish the start-up of", s->self->name, seconds);
 }
 
-/* The member is known by its token: from here on what it says is one of the ranks'. */
+/* Whoever comes for a generation has a listener; without one it will not come. */
 static tc_status
-admit(serving *s, int32_t i, const tc_wire_hello *hello, tc_shm_message *m,
-      tc_error *err)
+look_for_missing(serving *s, tc_error *err)
+{
+    const tc_shm_group *group = s->self->group;
+    uint64_t now = tc_clock_ns();
+
+    if (group == NULL || !is_gathering(s) || now < s->absence_ns) {
+        return TC_OK;
+    }
+    s->absence_ns = now + ABSENCE_NS;
+    for (int32_t r = 1; r < s->self->size; r++) {
+        tc_wire_shm_address address;
+
+        if (s->page_fds[r] < 0 &&
+            tc_wire_shm_address_unpack(group->addresses[r], &address, NULL) == TC_OK &&
+            !tc_shm_channel_has_listener(address.socket)) {
+            return tc_error_set(
+                err, TC_ERR_PEER_CLOSED,
+                "rank %d of membership %" PRIu64 " of communicator '%s' is gone: "
+                "nobody listens at its init handle '%.150s' on this host",
+                r, group->generation, s->self->name, group->addresses[r]);
+        }
+    }
+    return TC_OK;
+}
+
+tc_status
+tc_shm_serving_admit(serving *s, int32_t i, const tc_wire_hello *hello,
+                     tc_shm_message *m, tc_error *err)
 {
     conn *c = &s->conns[i];
 
@@ -217,6 +212,12 @@ admit(serving *s, int32_t i, const tc_wire_hello *hello, tc_shm_message *m,
         return tc_error_set(err, TC_ERR_MISMATCH,
                             "rank %d (pid %d) has size %d, rank 0 has size %d",
                             hello->rank, hello->pid, hello->size, s->self->size);
+    }
+    if (s->self->group != NULL && hello->digest != s->self->group->digest) {
+        return tc_error_set(err, TC_ERR_MISMATCH,
+                            "rank %d (pid %d) has other init handles, or another "
+                            "order, for membership %" PRIu64 " than rank 0",
+                            hello->rank, hello->pid, hello->generation);
     }
     if (hello->rank == 0 || s->page_fds[hello->rank] >= 0) {
         int32_t first = hello->rank == 0 ? (int32_t)getpid() : -1;
@@ -245,8 +246,8 @@ admit(serving *s, int32_t i, const tc_wire_hello *hello, tc_shm_message *m,
     return TC_OK;
 }
 
-static bool
-is_token(const serving *s, const tc_wire_hello *hello)
+bool
+tc_shm_serving_is_token(const serving *s, const tc_wire_hello *hello)
 {
     uint8_t differs = 0;
 
@@ -256,6 +257,12 @@ is_token(const serving *s, const tc_wire_hello *hello)
     return differs == 0;
 }
 
+uint64_t
+tc_shm_serving_generation(const serving *s)
+{
+    return s->self->group != NULL ? s->self->group->generation : 0;
+}
+
 static tc_status
 read_hello(serving *s, int32_t i, tc_shm_message *m, tc_error *err)
 {
@@ -263,14 +270,24 @@ read_hello(serving *s, int32_t i, tc_shm_message *m, tc_error *err)
     tc_error why;
     tc_status status = tc_wire_hello_unpack(m->bytes, m->size, &hello, &why);
 
-    if (status == TC_OK && !is_token(s, &hello)) {
+    if (status == TC_OK && !tc_shm_serving_is_token(s, &hello)) {
         status = tc_error_set(&why, TC_ERR_MISMATCH,
                               "a process (pid %d) that says it is rank %d of %d has "
                               "another token than communicator '%s'",
                               hello.pid, hello.rank, hello.size, s->self->name);
     }
+    if (status == TC_OK && hello.generation != tc_shm_serving_generation(s)) {
+        if (tc_shm_early_keep(s, i, &hello, m)) {
+            return TC_OK;
+        }
+        status = tc_error_set(&why, TC_ERR_MISMATCH,
+                              "rank %d (pid %d) comes for membership %" PRIu64
+                              " of communicator '%s', but this is membership %" PRIu64,
+                              hello.rank, hello.pid, hello.generation, s->self->name,
+                              tc_shm_serving_generation(s));
+    }
     if (status == TC_OK) {
-        return admit(s, i, &hello, m, err);
+        return tc_shm_serving_admit(s, i, &hello, m, err);
     }
     refuse(s, i, &why);
     return TC_OK;
@@ -283,7 +300,7 @@ read_verdict(serving *s, int32_t i, tc_shm_message *m, tc_error *err)
     tc_wire_verdict verdict;
 
     TC_TRY(tc_wire_verdict_unpack(m->bytes, m->size, &verdict, err));
-    if (verdict.status == TC_ERR_TIMEOUT && s->joined < s->self->size - 1) {
+    if (verdict.status == TC_ERR_TIMEOUT && is_gathering(s)) {
         return set_late(s, err);
     }
     if (verdict.status != TC_OK) {
@@ -345,8 +362,8 @@ make_room(serving *s)
     }
 }
 
-static tc_status
-accept_all(serving *s, tc_error *err)
+tc_status
+tc_shm_serving_accept(serving *s, tc_error *err)
 {
     while (s->conn_count < s->conn_capacity) {
         tc_error why;
@@ -433,7 +450,10 @@ fill_polls(serving *s)
     }
     s->polls[s->conn_count] =
         (struct pollfd){.fd = full ? -1 : s->leader->listen_fd, .events = POLLIN};
-    return s->crowded ? RETRY_NS : full ? SILENCE_NS / 4 : SILENCE_NS;
+    return s->crowded                                  ? RETRY_NS
+           : s->self->group != NULL && is_gathering(s) ? ABSENCE_NS
+           : full                                      ? SILENCE_NS / 4
+                                                       : SILENCE_NS;
 }
 
 /* Everything that can be done now, then waits. */
@@ -444,6 +464,7 @@ step(serving *s, tc_error *err)
     uint64_t most_ns;
     tc_status status;
 
+    TC_TRY(look_for_missing(s, err));
     s->crowded = false;
     for (int32_t i = 0; i < s->conn_count; i++) {
         if (s->conns[i].state == CONN_HANDING) {
@@ -467,7 +488,7 @@ step(serving *s, tc_error *err)
             TC_TRY(hear(s, i, err));
         }
     }
-    return s->polls[polled].revents != 0 ? accept_all(s, err) : TC_OK;
+    return s->polls[polled].revents != 0 ? tc_shm_serving_accept(s, err) : TC_OK;
 }
 
 static tc_status
@@ -475,7 +496,7 @@ allocate(serving *s, tc_error *err)
 {
     size_t size = (size_t)s->self->size;
 
-    s->conn_capacity = s->self->size + STRANGERS;
+    s->conn_capacity = s->self->size + TC_SHM_STRANGERS;
     s->conns = calloc((size_t)s->conn_capacity, sizeof(conn));
     s->polls = calloc((size_t)s->conn_capacity + 1, sizeof(struct pollfd));
     s->page_fds = malloc(size * sizeof(int));
@@ -512,7 +533,8 @@ serve(serving *s, tc_error *err)
     tc_status status;
 
     TC_TRY(allocate(s, err));
-    while (s->joined < s->self->size - 1) {
+    TC_TRY(tc_shm_early_admit(s, err));
+    while (is_gathering(s)) {
         TC_TRY(step(s, err));
     }
     status = make_segment(s, err);
@@ -531,16 +553,21 @@ serve(serving *s, tc_error *err)
     return TC_OK;
 }
 
-/* Those who have connected but were not accepted yet hear the end, too. After the
- * shutdown nobody can connect, so nobody is left in the queue. */
+/* Nobody can connect any more. */
 static void
-turn_away(tc_shm_leader *leader, tc_status status, const char *text)
+close_door(tc_shm_leader *leader)
 {
     shutdown(leader->listen_fd, SHUT_RD);
     if (leader->spare_fd >= 0) {
         close(leader->spare_fd);
         leader->spare_fd = -1;
     }
+}
+
+/* Those who have connected but were not accepted yet hear the end, too. */
+static void
+turn_away(tc_shm_leader *leader, tc_status status, const char *text)
+{
     for (;;) {
         int fd = accept4(leader->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
@@ -562,6 +589,10 @@ dismiss(serving *s, tc_status status, const char *text)
     tc_status told = status == TC_INTERRUPTED ? TC_ERR_ABORTED : status;
     tc_status others = status == TC_OK ? TC_ERR_MISMATCH : told;
 
+    /* A group's leader will serve again. */
+    if (s->self->group != NULL) {
+        tc_shm_early_keep_all(s);
+    }
     /* A member that died after it was ready does not read this; the engine's watch over
      * its page finds that out, as at any later time. */
     while (s->conn_count > 0) {
@@ -572,7 +603,10 @@ dismiss(serving *s, tc_status status, const char *text)
                     stranger && status == TC_OK ? complete : text);
         remove_conn(s, s->conn_count - 1);
     }
-    turn_away(s->leader, others, status == TC_OK ? complete : text);
+    if (s->self->group == NULL) {
+        close_door(s->leader);
+        turn_away(s->leader, others, status == TC_OK ? complete : text);
+    }
     for (int32_t r = 1; s->page_fds != NULL && r < s->self->size; r++) {
         if (s->page_fds[r] >= 0) {
             close(s->page_fds[r]);
@@ -612,6 +646,9 @@ tc_shm_leader_serve(tc_shm_leader *leader, const tc_shm_member *self,
     tc_error text = {0};
     tc_status status;
 
+    if (self->group != NULL) {
+        tc_shm_past_add(&leader->past, self->group->generation);
+    }
     if (self->size == 1) {
         return serve_alone(self, segment_p, err);
     }

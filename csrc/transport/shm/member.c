@@ -43,11 +43,13 @@ nobody_listens(const joining *j, tc_error *err)
             "); give their containers a common one",
             j->self->rank, j->self->name, j->own.net_ns, j->leader.net_ns);
     }
-    return tc_error_set(
-        err, TC_ERR_PEER_CLOSED,
-        "rank 0 of communicator '%s' listens no more: it failed or gave "
-        "up before rank %d came",
-        j->self->name, j->self->rank);
+    return tc_error_set(err, TC_ERR_PEER_CLOSED,
+                        "rank 0 of communicator '%s' listens no more: it %s before "
+                        "rank %d came",
+                        j->self->name,
+                        j->self->group != NULL ? "ended or was finalized"
+                                               : "failed or gave up",
+                        j->self->rank);
 }
 
 static tc_status
@@ -98,6 +100,10 @@ say_hello(joining *j, tc_error *err)
         .rank = j->self->rank, .size = j->self->size, .pid = (int32_t)getpid()};
     uint8_t bytes[TC_WIRE_MESSAGE_BYTES];
 
+    if (j->self->group != NULL) {
+        hello.generation = j->self->group->generation;
+        hello.digest = j->self->group->digest;
+    }
     memcpy(hello.token, j->leader.token, sizeof(hello.token));
     return send_message(j, bytes, tc_wire_hello_pack(&hello, bytes), &j->self->page_fd,
                         err);
@@ -256,6 +262,14 @@ join_leader(joining *j, tc_error *err)
     TC_TRY(say_hello(j, err));
     TC_TRY(receive_segment(j, err));
     return await_go(j, err);
+}
+
+tc_status
+tc_shm_address_check(const char *address, tc_error *err)
+{
+    tc_wire_shm_address unpacked;
+
+    return tc_wire_shm_address_unpack(address, &unpacked, err);
 }
 
 tc_status

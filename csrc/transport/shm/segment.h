@@ -23,6 +23,14 @@ typedef struct tc_shm_segment {
     int fd; /* -1, except where only fallocate can populate (before Linux 5.14) */
 } tc_shm_segment;
 
+/* The members of one reconfigure, where each has a listener of its own that outlives
+ * the start-up. */
+typedef struct tc_shm_group {
+    uint64_t generation; /* no other group of these members has it */
+    uint64_t digest; /* of the addresses in their order */
+    const char *const *addresses; /* by rank */
+} tc_shm_group;
+
 /* Who takes part, and from where. */
 typedef struct tc_shm_member {
     int32_t rank;
@@ -33,6 +41,7 @@ typedef struct tc_shm_member {
     uint64_t deadline_ns;
     bool (*interrupted)(void *ctx); /* asked every 25 ms or so; may be NULL */
     void *interrupted_ctx;
+    const tc_shm_group *group; /* NULL: a start-up that nobody joins twice */
 } tc_shm_member;
 
 typedef struct tc_shm_leader tc_shm_leader;
@@ -48,8 +57,14 @@ tc_shm_leader_open(tc_shm_leader **leader_p, char address_p[TC_SHM_ADDRESS_BYTES
 void
 tc_shm_leader_close(tc_shm_leader *leader);
 
+/* Whether a text is an address, of whatever host. */
+tc_status
+tc_shm_address_check(const char *address, tc_error *err);
+
 /* Rank 0: waits for all members, makes the segment, hands it out, waits until all have
- * mapped and populated their part. What fails on one rank fails on all, with the rank
+ * mapped and populated their part. Of a group, it refuses who comes for another
+ * generation, notices who will not come because its listener is gone, and may serve
+ * again. What fails on one rank fails on all, with the rank
  * and the cause; ranks that did not come are named at the deadline. A communicator of
  * size 1 needs no leader: NULL will do. */
 tc_status
