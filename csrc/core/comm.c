@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "core/object.h"
+#include "core/reconfigure.h"
 #include "core/registry.h"
 
 static const tc_host host = {
@@ -18,37 +19,54 @@ static const tc_host host = {
     .complete = tc_work_complete,
 };
 
-static bool
-copy_hints(tc_comm *comm, const tc_hint *hints, size_t count)
+/* How long the works of a reconfigurable communicator may take to end at finalize. */
+#define FINALIZE_NS TC_NSEC_PER_SEC
+
+static void
+free_hints(tc_hint *hints, size_t count)
 {
-    if (count == 0) {
-        return true;
+    for (size_t i = 0; hints != NULL && i < count; i++) {
+        free((char *)hints[i].key);
+        free((char *)hints[i].value);
     }
-    comm->hints = calloc(count, sizeof(comm->hints[0]));
-    if (comm->hints == NULL) {
-        return false;
+    free(hints);
+}
+
+tc_status
+tc_comm_set_hints(tc_comm *comm, const tc_hint *hints, size_t count, tc_error *err)
+{
+    tc_hint *copy = count > 0 ? calloc(count, sizeof(copy[0])) : NULL;
+    bool whole = count == 0 || copy != NULL;
+
+    for (size_t i = 0; whole && i < count; i++) {
+        copy[i].key = strdup(hints[i].key);
+        copy[i].value = strdup(hints[i].value);
+        whole = copy[i].key != NULL && copy[i].value != NULL;
     }
-    for (size_t i = 0; i < count; i++) {
-        comm->hints[i].key = strdup(hints[i].key);
-        comm->hints[i].value = strdup(hints[i].value);
-        comm->hint_count = i + 1;
-        if (comm->hints[i].key == NULL || comm->hints[i].value == NULL) {
-            return false;
-        }
+    if (!whole) {
+        free_hints(copy, count);
+        return tc_error_set(err, TC_ERR_NO_MEMORY, "%zu hints of communicator '%s'",
+                            count, comm->name);
     }
-    return true;
+    free_hints(comm->hints, comm->hint_count);
+    comm->hints = copy;
+    comm->hint_count = count;
+    return TC_OK;
 }
 
 void
 tc_comm_free(tc_comm *comm)
 {
-    for (size_t i = 0; i < comm->hint_count; i++) {
-        free((char *)comm->hints[i].key);
-        free((char *)comm->hints[i].value);
+    if (comm->membership != NULL) {
+        tc_membership_release(comm->membership);
     }
-    free(comm->hints);
+    if (comm->endpoint != NULL) {
+        comm->backend->endpoint_close(comm->endpoint);
+    }
     tc_hooks_free(comm);
-    free(comm->spare);
+    pthread_mutex_destroy(&comm->lock);
+    free_hints(comm->hints, comm->hint_count);
+    free(comm->handle);
     free(comm->backend_name);
     free(comm->name);
     free(comm);
@@ -63,19 +81,25 @@ tc_comm_alloc(const tc_comm_options *options, const tc_backend *backend,
     if (comm == NULL) {
         return tc_error_set(err, TC_ERR_NO_MEMORY, "communicator object");
     }
+    pthread_mutex_init(&comm->lock, NULL);
     comm->refs = 1;
-    comm->spins = UINT32_MAX; /* as many as the backend allows */
     comm->backend = backend;
     comm->engine = engine;
-    comm->rank = options->rank;
-    comm->size = options->size;
+    comm->reconfigurable = options->reconfigurable;
+    comm->rank = options->reconfigurable ? -1 : options->rank;
+    comm->size = options->reconfigurable ? 0 : options->size;
+    comm->state = options->reconfigurable ? TC_COMM_UNCONFIGURED : TC_COMM_READY;
     comm->device = options->device;
     comm->timeout_ns = options->timeout_ns;
     comm->abort_process = options->abort_process;
     comm->name = strdup(options->name);
     comm->backend_name = strdup(options->backend);
+    if (!options->reconfigurable) {
+        comm->membership = tc_membership_create(backend);
+    }
     if (comm->name == NULL || comm->backend_name == NULL ||
-        !copy_hints(comm, options->hints, options->hint_count)) {
+        (!options->reconfigurable && comm->membership == NULL) ||
+        tc_comm_set_hints(comm, options->hints, options->hint_count, NULL) != TC_OK) {
         tc_comm_free(comm);
         return tc_error_set(err, TC_ERR_NO_MEMORY, "communicator '%s'", options->name);
     }
@@ -106,6 +130,9 @@ tc_comm_fill_config(const tc_comm *comm, const tc_interrupt *interrupt,
 static tc_status
 check_rank_and_size(const tc_comm_options *options, tc_error *err)
 {
+    if (options->reconfigurable) {
+        return TC_OK;
+    }
     if (options->size < 1) {
         return tc_error_set(err, TC_ERR_INVALID_ARGUMENT,
                             "size must be at least 1, but got %d", options->size);
@@ -134,10 +161,19 @@ tc_comm_create(const tc_comm_options *options, struct tc_engine *engine,
     TC_TRY(tc_log_configure(err));
     TC_TRY(tc_registry_find(options->backend, options->device.type, &backend, err));
     TC_TRY(check_rank_and_size(options, err));
+    if (options->reconfigurable && !tc_backend_can_reconfigure(backend)) {
+        return tc_error_set(err, TC_ERR_UNSUPPORTED,
+                            "reconfigure not implemented for backend '%s'",
+                            options->backend);
+    }
     TC_TRY(tc_comm_alloc(options, backend, engine, &comm, err));
+    if (options->reconfigurable) {
+        *comm_p = comm;
+        return TC_OK;
+    }
     tc_comm_fill_config(comm, &options->interrupt, &config);
     config.store = options->store;
-    status = backend->comm_create(&config, &comm->ctx, err);
+    status = backend->comm_create(&config, &comm->membership->ctx, err);
     if (status != TC_OK) {
         tc_comm_free(comm);
         return status;
@@ -160,41 +196,95 @@ tc_comm_release(tc_comm *comm)
     if (tc_fetch_sub_seq_cst_u32(&comm->refs, 1) != 1) {
         return;
     }
-    comm->backend->comm_destroy(comm->ctx);
     tc_comm_free(comm);
 }
 
-static bool
-nothing_in_flight(const void *ctx)
+/* Waits for the works in flight. Those of a reconfigurable communicator may be with
+ * peers that have gone on without it: they do not hold it up. */
+static tc_status
+settle(const tc_comm *comm, const tc_interrupt *interrupt)
 {
-    const tc_comm *comm = ctx;
+    tc_membership *m = comm->membership;
+    uint64_t deadline = comm->reconfigurable
+                            ? tc_deadline_after(tc_clock_ns(), FINALIZE_NS)
+                            : TC_DEADLINE_NONE;
+    tc_status status =
+        tc_membership_wait(m, tc_membership_is_idle, m, deadline, interrupt);
 
-    return tc_load_relaxed_u64(&comm->issued) == tc_load_relaxed_u64(&comm->ended);
+    if (status == TC_EXPIRED) {
+        tc_membership_revoke(m, "it was finalized");
+        status = tc_membership_wait(m, tc_membership_is_idle, m, TC_DEADLINE_NONE,
+                                    interrupt);
+    }
+    return status;
+}
+
+static tc_status
+leave(tc_comm *comm, tc_error *err)
+{
+    tc_status status = comm->backend->comm_finalize(comm->membership->ctx, err);
+    bool known = comm->reconfigurable || tc_load_acquire_u32(&comm->aborted) != 0;
+
+    /* Whoever aborted it knows; whoever reconfigures it reckons with failures. */
+    return known && (status == TC_ERR_ABORTED || status == TC_ERR_BROKEN) ? TC_OK
+                                                                          : status;
+}
+
+static tc_status
+refuse_finalized(const tc_comm *comm, tc_error *err)
+{
+    return tc_error_set(err, TC_ERR_FINALIZED, "communicator '%s' already finalized",
+                        comm->name);
+}
+
+/* What it was before; TC_COMM_FINALIZED: somebody else made it final. */
+static tc_comm_state
+become_final(tc_comm *comm)
+{
+    for (;;) {
+        uint32_t state = tc_load_acquire_u32(&comm->state);
+
+        if (state == TC_COMM_FINALIZED ||
+            tc_cas_acq_rel_u32(&comm->state, state, TC_COMM_FINALIZED)) {
+            return (tc_comm_state)state;
+        }
+    }
 }
 
 tc_status
 tc_comm_finalize(tc_comm *comm, const tc_interrupt *interrupt, tc_error *err)
 {
-    tc_status status;
+    tc_comm_state before = become_final(comm);
+    tc_status status = TC_OK;
 
-    if (!tc_cas_acq_rel_u32(&comm->finalized, 0, 1)) {
-        return tc_error_set(err, TC_ERR_FINALIZED,
-                            "communicator '%s' already finalized", comm->name);
+    if (before == TC_COMM_FINALIZED) {
+        return refuse_finalized(comm, err);
     }
-    status = tc_comm_wait(comm, nothing_in_flight, comm, TC_DEADLINE_NONE, interrupt);
-    if (status != TC_OK) {
-        tc_store_release_u32(&comm->finalized, 0);
-        return status;
+    if (before == TC_COMM_READY) {
+        status = settle(comm, interrupt);
+        if (status != TC_OK) {
+            tc_store_release_u32(&comm->state, TC_COMM_READY);
+            return status;
+        }
+        status = leave(comm, err);
     }
-    return comm->backend->comm_finalize(comm->ctx, err);
+    tc_comm_close_endpoint(comm);
+    return status;
 }
 
 tc_status
 tc_comm_check_usable(const tc_comm *comm, tc_error *err)
 {
-    if (tc_load_relaxed_u32(&comm->finalized) != 0) {
-        return tc_error_set(err, TC_ERR_FINALIZED,
-                            "communicator '%s' already finalized", comm->name);
+    uint32_t state = tc_load_relaxed_u32(&comm->state);
+
+    if (state == TC_COMM_FINALIZED) {
+        return refuse_finalized(comm, err);
+    }
+    if (state == TC_COMM_UNCONFIGURED) {
+        return tc_error_set(err, TC_ERR_NOT_INITIALIZED,
+                            "communicator '%s' is not initialized: it has no ranks "
+                            "until it is reconfigured",
+                            comm->name);
     }
     return TC_OK;
 }
@@ -202,10 +292,12 @@ tc_comm_check_usable(const tc_comm *comm, tc_error *err)
 void
 tc_comm_abort(tc_comm *comm)
 {
+    pthread_mutex_lock(&comm->lock);
     tc_store_release_u32(&comm->aborted, 1);
-    if (comm->backend->comm_abort != NULL) {
-        comm->backend->comm_abort(comm->ctx);
+    if (comm->membership != NULL && comm->backend->comm_abort != NULL) {
+        comm->backend->comm_abort(comm->membership->ctx);
     }
+    pthread_mutex_unlock(&comm->lock);
 }
 
 bool
@@ -217,29 +309,40 @@ tc_comm_is_abort_supported(const tc_comm *comm)
 bool
 tc_comm_is_aborted(const tc_comm *comm)
 {
-    return tc_load_acquire_u32(&comm->aborted) != 0;
+    pthread_mutex_t *lock = (pthread_mutex_t *)&comm->lock; /* of no object's value */
+    bool is = tc_load_acquire_u32(&comm->aborted) != 0;
+
+    pthread_mutex_lock(lock);
+    if (!is && comm->membership != NULL && comm->backend->comm_is_broken != NULL) {
+        is = comm->backend->comm_is_broken(comm->membership->ctx);
+    }
+    pthread_mutex_unlock(lock);
+    return is;
 }
 
 tc_status
 tc_comm_issue(tc_comm *comm, const tc_call *call, uint64_t timeout_ns, tc_work **work_p,
               tc_error *err)
 {
+    tc_membership *membership;
     tc_work *work;
     tc_status status;
 
     *work_p = NULL;
     TC_TRY(tc_comm_check_usable(comm, err));
     TC_TRY(tc_call_check(call, comm->rank, comm->size, err));
-    work = tc_work_take(comm, call);
+    membership = comm->membership;
+    work = tc_work_take(comm, membership, call);
     if (work == NULL) {
         return tc_error_set(err, TC_ERR_NO_MEMORY, "work object of %s",
                             tc_op_name(call->kind));
     }
     work->op.timeout_ns =
         timeout_ns != 0 ? timeout_ns : tc_load_relaxed_u64(&comm->timeout_ns);
-    status = comm->backend->issue[call->kind](comm->ctx, &work->op);
+    status = comm->backend->issue[call->kind](membership->ctx, &work->op);
     if (status == TC_PENDING) {
-        tc_fetch_add_relaxed_u64(&comm->issued, 1);
+        tc_fetch_add_relaxed_u64(&membership->issued, 1);
+        tc_membership_retain(membership);
         tc_comm_retain(comm);
         *work_p = work;
         return TC_PENDING;
@@ -247,7 +350,7 @@ tc_comm_issue(tc_comm *comm, const tc_call *call, uint64_t timeout_ns, tc_work *
     if (status != TC_OK && err != NULL) {
         *err = work->error;
     }
-    tc_work_put(comm, work);
+    tc_work_put(membership, work);
     return status;
 }
 
@@ -309,6 +412,12 @@ uint32_t
 tc_comm_backend_flags(const tc_comm *comm)
 {
     return comm->backend->flags;
+}
+
+bool
+tc_comm_is_reconfigurable(const tc_comm *comm)
+{
+    return comm->reconfigurable;
 }
 
 size_t

@@ -16,13 +16,15 @@ typedef struct tc_comm_options {
     tc_device device;
     uint64_t timeout_ns;
     bool abort_process; /* kept for the faces: abort_process_on_timeout_or_error */
-    const tc_store *store; /* NULL only where size is 1 */
+    const tc_store *store; /* NULL only where size is 1, or `reconfigurable` */
     const tc_hint *hints;
     size_t hint_count;
     tc_interrupt interrupt; /* of the start-up */
+    bool reconfigurable; /* without ranks until a tc_comm_reconfigure */
 } tc_comm_options;
 
-/* Collective over all ranks. `engine` outlives the communicator. */
+/* Collective over all ranks, unless it is `reconfigurable`: then local, and rank, size
+ * and store are ignored. `engine` outlives the communicator. */
 tc_status
 tc_comm_create(const tc_comm_options *options, struct tc_engine *engine,
                tc_comm **comm_p, tc_error *err);
@@ -36,21 +38,26 @@ tc_comm_release(tc_comm *comm);
 
 /* Waits for this rank's outstanding works (their timeouts bound it), then leaves the
  * communicator; local, never a barrier. TC_ERR_FINALIZED the second time; a broken
- * communicator is left all the same and its error returned. */
+ * communicator is left all the same and its error returned, unless this rank aborted
+ * it. One that is, or was, reconfigurable waits for a second at most, then its works
+ * fail; it returns no error of a broken membership, whose members may have gone on. */
 tc_status
 tc_comm_finalize(tc_comm *comm, const tc_interrupt *interrupt, tc_error *err);
 
-/* TC_OK while operations may be issued, else why not. */
+/* TC_OK while operations may be issued, else why not: TC_ERR_FINALIZED or
+ * TC_ERR_NOT_INITIALIZED. */
 tc_status
 tc_comm_check_usable(const tc_comm *comm, tc_error *err);
 
-/* Fails all outstanding and later operations of every rank. Any thread; idempotent. */
+/* Fails all outstanding and later operations of every rank, and a reconfigure that is
+ * under way on this one. Any thread; idempotent. */
 void
 tc_comm_abort(tc_comm *comm);
 
 bool
 tc_comm_is_abort_supported(const tc_comm *comm);
 
+/* Whether it was aborted or has found a failure, since the last reconfigure. */
 bool
 tc_comm_is_aborted(const tc_comm *comm);
 
@@ -80,13 +87,14 @@ tc_status
 tc_comm_split(tc_comm *comm, const tc_split_options *options, tc_comm **child_p,
               tc_error *err);
 
-/* Valid for the life of the object. */
+/* -1 and 0 while it has no ranks. Valid after finalize. */
 int32_t
 tc_comm_rank(const tc_comm *comm);
 
 int32_t
 tc_comm_size(const tc_comm *comm);
 
+/* What follows is valid for the life of the object. */
 const char *
 tc_comm_name(const tc_comm *comm);
 
@@ -113,9 +121,16 @@ tc_comm_abort_process(const tc_comm *comm);
 uint32_t
 tc_comm_backend_flags(const tc_comm *comm);
 
-/* The hints it was made with. */
+bool
+tc_comm_is_reconfigurable(const tc_comm *comm);
+
+/* The hints in effect; valid until they are set. */
 size_t
 tc_comm_hints(const tc_comm *comm, const tc_hint **hints_p);
+
+/* Later memberships and children get these. Not while another thread uses it. */
+tc_status
+tc_comm_set_hints(tc_comm *comm, const tc_hint *hints, size_t count, tc_error *err);
 
 /* A slot for the one face object of this communicator (a weak pointer that the face
  * guards with a lock of its own). */

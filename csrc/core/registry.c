@@ -99,9 +99,9 @@ static const tc_backend defaults = {
     .check = check_nothing,
 };
 
-/* Lays the given table over the defaults. `comm_abort`, `split_begin`, `split_end`
- * and `memory_alloc` stay NULL where they are missing: the core answers "is it
- * supported" from that. */
+/* Lays the given table over the defaults. `comm_abort`, `split_begin`, `split_end`,
+ * `memory_alloc` and those of reconfigure stay NULL where they are missing: the core
+ * answers "is it supported" from that. */
 static void
 complete_table(const tc_backend *given, tc_backend *full_p)
 {
@@ -130,6 +130,12 @@ complete_table(const tc_backend *given, tc_backend *full_p)
     TAKE(detach)
     TAKE(memory_alloc)
     TAKE(check)
+    TAKE(comm_revoke)
+    TAKE(comm_is_broken)
+    TAKE(endpoint_open)
+    TAKE(endpoint_close)
+    TAKE(endpoint_check)
+    TAKE(reconfigure)
 #undef TAKE
     for (size_t k = 0; k < sizeof(table.issue) / sizeof(table.issue[0]); k++) {
         full_p->issue[k] = table.issue[k] != NULL ? table.issue[k] : issue_unsupported;

@@ -41,6 +41,7 @@ split_with(tc_comm *comm, tc_comm *child, const tc_split *split,
     const tc_backend *backend = comm->backend;
     uint8_t *blobs = malloc((size_t)(uint32_t)comm->size * TC_SPLIT_BLOB_BYTES);
     uint8_t blob[TC_SPLIT_BLOB_BYTES] = {0};
+    void **ctx_p = &child->membership->ctx;
     void *pending = NULL;
     tc_comm_config config;
     tc_status status;
@@ -50,13 +51,14 @@ split_with(tc_comm *comm, tc_comm *child, const tc_split *split,
                             comm->size);
     }
     tc_comm_fill_config(child, &options->interrupt, &config);
-    backend->split_begin(comm->ctx, &config, split, blob, &pending);
+    backend->split_begin(comm->membership->ctx, &config, split, blob, &pending);
     status = exchange_blobs(comm, blob, blobs, &options->interrupt, err);
     if (status != TC_OK) {
-        backend->split_end(comm->ctx, &config, split, pending, NULL, &child->ctx, NULL);
+        backend->split_end(comm->membership->ctx, &config, split, pending, NULL, ctx_p,
+                           NULL);
     } else {
-        status = backend->split_end(comm->ctx, &config, split, pending, blobs,
-                                    &child->ctx, err);
+        status = backend->split_end(comm->membership->ctx, &config, split, pending,
+                                    blobs, ctx_p, err);
     }
     free(blobs);
     return status;
@@ -138,7 +140,7 @@ tc_comm_split(tc_comm *comm, const tc_split_options *options, tc_comm **child_p,
         return status;
     }
     status = split_with(comm, child, &split, options, err);
-    if (status != TC_OK || child->ctx == NULL) {
+    if (status != TC_OK || child->membership->ctx == NULL) {
         tc_comm_free(child);
         return status;
     }

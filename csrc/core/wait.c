@@ -19,7 +19,7 @@
 #define BELL_LESS_NS (50 * 1000u)
 
 typedef struct wait_state {
-    tc_comm *comm;
+    tc_membership *membership;
     bool (*done)(const void *ctx);
     const void *ctx;
     uint64_t deadline_ns;
@@ -43,14 +43,16 @@ adapt(wait_state *w)
     }
     spins = spins < LEAST_SPINS ? LEAST_SPINS : spins > most ? most : spins;
     w->spins = spins;
-    tc_store_relaxed_u32(&w->comm->spins, spins);
+    tc_store_relaxed_u32(&w->membership->spins, spins);
 }
 
 /* Moves the communicator; true when there is a reason to look again at once. */
 static bool
 move(wait_state *w, uint64_t now_ns)
 {
-    return w->comm->backend->progress(w->comm->ctx, now_ns) == TC_OK || w->done(w->ctx);
+    tc_membership *m = w->membership;
+
+    return m->backend->progress(m->ctx, now_ns) == TC_OK || w->done(w->ctx);
 }
 
 static void
@@ -101,10 +103,10 @@ look_around(const wait_state *w, uint64_t *now_ns_p)
 }
 
 tc_status
-tc_comm_wait(tc_comm *comm, bool (*done)(const void *ctx), const void *ctx,
-             uint64_t deadline_ns, const tc_interrupt *interrupt)
+tc_membership_wait(tc_membership *membership, bool (*done)(const void *ctx),
+                   const void *ctx, uint64_t deadline_ns, const tc_interrupt *interrupt)
 {
-    wait_state w = {.comm = comm,
+    wait_state w = {.membership = membership,
                     .done = done,
                     .ctx = ctx,
                     .deadline_ns = deadline_ns,
@@ -112,8 +114,8 @@ tc_comm_wait(tc_comm *comm, bool (*done)(const void *ctx), const void *ctx,
     uint64_t now_ns = 0;
     uint32_t since_clock = 0;
 
-    comm->backend->parking(comm->ctx, &w.parking);
-    w.spins = tc_load_relaxed_u32(&comm->spins);
+    membership->backend->parking(membership->ctx, &w.parking);
+    w.spins = tc_load_relaxed_u32(&membership->spins);
     w.spins = w.spins < w.parking.spins ? w.spins : w.parking.spins;
     while (!done(ctx)) {
         bool sleepy = w.idle >= w.spins + w.parking.yields;

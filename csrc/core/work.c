@@ -77,9 +77,9 @@ drop_arrays(tc_work *work)
 }
 
 tc_work *
-tc_work_take(tc_comm *comm, const tc_call *call)
+tc_work_take(tc_comm *comm, tc_membership *membership, const tc_call *call)
 {
-    tc_work *work = tc_exchange_acq_rel_ptr(&comm->spare, NULL);
+    tc_work *work = tc_exchange_acq_rel_ptr(&membership->spare, NULL);
 
     if (work == NULL) {
         work = malloc(sizeof(*work));
@@ -87,6 +87,7 @@ tc_work_take(tc_comm *comm, const tc_call *call)
             return NULL;
         }
         work->comm = comm;
+        work->membership = membership;
         work->op.error = &work->error;
     }
     work->op.call = *call;
@@ -104,10 +105,10 @@ tc_work_take(tc_comm *comm, const tc_call *call)
 }
 
 void
-tc_work_put(tc_comm *comm, tc_work *work)
+tc_work_put(tc_membership *membership, tc_work *work)
 {
     drop_arrays(work);
-    if (!tc_cas_acq_rel_ptr(&comm->spare, NULL, work)) {
+    if (!tc_cas_acq_rel_ptr(&membership->spare, NULL, work)) {
         free(work);
     }
 }
@@ -121,6 +122,7 @@ tc_work_retain(tc_work *work)
 void
 tc_work_release(tc_work *work)
 {
+    tc_membership *membership = work->membership;
     tc_comm *comm = work->comm;
 
     if (tc_fetch_sub_seq_cst_u32(&work->refs, 1) != 1) {
@@ -129,7 +131,8 @@ tc_work_release(tc_work *work)
     if (work->owner.release != NULL) {
         work->owner.release(work->owner.ptr);
     }
-    tc_work_put(comm, work);
+    tc_work_put(membership, work);
+    tc_membership_release(membership);
     tc_comm_release(comm);
 }
 
@@ -142,7 +145,7 @@ tc_work_set_owner(tc_work *work, tc_owner owner)
 uint32_t
 tc_work_backend_flags(const tc_work *work)
 {
-    return tc_comm_backend_flags(work->comm);
+    return work->membership->backend->flags;
 }
 
 tc_work_state
@@ -191,7 +194,7 @@ void
 tc_work_complete(tc_op *op, tc_status status)
 {
     tc_work *work = (tc_work *)op;
-    tc_comm *comm = work->comm;
+    tc_membership *membership = work->membership;
     tc_work_state end = status == TC_OK            ? TC_WORK_COMPLETED
                         : status == TC_ERR_TIMEOUT ? TC_WORK_TIMEDOUT
                                                    : TC_WORK_ERROR;
@@ -200,7 +203,7 @@ tc_work_complete(tc_op *op, tc_status status)
     /* A backend completes once; the swap keeps a fault of its own from ending twice. */
     if (tc_cas_acq_rel_u32(&work->state, TC_WORK_INPROGRESS, end)) {
         run_watches(tc_exchange_acq_rel_ptr(&work->watches, &ended));
-        tc_fetch_add_relaxed_u64(&comm->ended, 1);
+        tc_fetch_add_relaxed_u64(&membership->ended, 1);
         tc_work_release(work);
     }
 }
@@ -227,17 +230,18 @@ tc_status
 tc_work_wait(tc_work *work, uint64_t timeout_ns, const tc_interrupt *interrupt,
              tc_error *err)
 {
-    tc_comm *comm = work->comm;
+    tc_membership *membership = work->membership;
     uint64_t deadline = TC_DEADLINE_NONE;
 
     if (timeout_ns != TC_DEADLINE_NONE) {
         deadline = tc_deadline_after(tc_clock_ns(), timeout_ns);
     }
     if (!work_is_done(work)) {
-        tc_status status = tc_comm_wait(comm, work_is_done, work, deadline, interrupt);
+        tc_status status =
+            tc_membership_wait(membership, work_is_done, work, deadline, interrupt);
 
         if (status != TC_OK) {
-            comm->backend->detach(comm->ctx, &work->op);
+            membership->backend->detach(membership->ctx, &work->op);
             return status == TC_EXPIRED
                        ? tc_error_set(err, status, "wait of %.3f s ran out",
                                       (double)timeout_ns / TC_NSEC_PER_SEC)

@@ -83,7 +83,7 @@ straight_loop(loop_end *end, uint8_t *buf, size_t bytes, size_t piece)
 static void
 open_loop(loop_end *end, tc_comm *comm, int32_t rank)
 {
-    tc_shm_segment *segment = ((tc_native *)comm->ctx)->segment;
+    tc_shm_segment *segment = ((tc_native *)comm->membership->ctx)->segment;
     tc_error err;
 
     tc_shm_lane_open_writer(segment, TC_SHM_LANE_PAIR, 1 - rank, &end->out);

@@ -2,6 +2,14 @@
 /* The table of the backend that moves nothing. */
 #include "backend/fake/fake.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "base/error.h"
+
 /* Its communicators have no state: the address only has to differ from NULL. */
 static char fake_comm;
 
@@ -46,6 +54,47 @@ fake_abort(void *comm)
     (void)comm;
 }
 
+/* Handles only have to differ. */
+static tc_status
+fake_endpoint_open(const tc_comm_config *config, void **endpoint_p,
+                   char handle_p[TC_INIT_HANDLE_BYTES], tc_error *err)
+{
+    static uint64_t count;
+    uint64_t number = tc_fetch_add_relaxed_u64(&count, 1);
+
+    (void)config;
+    (void)err;
+    snprintf(handle_p, TC_INIT_HANDLE_BYTES, "fake:%d:%" PRIu64, (int)getpid(), number);
+    *endpoint_p = &fake_comm;
+    return TC_OK;
+}
+
+static void
+fake_endpoint_close(void *endpoint)
+{
+    (void)endpoint;
+}
+
+static tc_status
+fake_endpoint_check(void *endpoint, const char *handle, tc_error *err)
+{
+    (void)endpoint;
+    if (strncmp(handle, "fake:", strlen("fake:")) != 0) {
+        return tc_error_set(err, TC_ERR_INVALID_ARGUMENT,
+                            "not an init handle of this backend");
+    }
+    return TC_OK;
+}
+
+static tc_status
+fake_reconfigure(void *endpoint, const tc_comm_config *config,
+                 const tc_members *members, void **comm_p, tc_error *err)
+{
+    (void)endpoint;
+    (void)members;
+    return fake_create(config, comm_p, err);
+}
+
 static tc_status
 fake_issue(void *comm, tc_op *op)
 {
@@ -86,6 +135,10 @@ static const tc_backend fake = {
             [TC_OP_GATHER_SINGLE] = fake_issue,
             [TC_OP_BATCH] = fake_issue,
         },
+    .endpoint_open = fake_endpoint_open,
+    .endpoint_close = fake_endpoint_close,
+    .endpoint_check = fake_endpoint_check,
+    .reconfigure = fake_reconfigure,
 };
 
 const tc_backend *

@@ -130,7 +130,7 @@ tc_native_split_end(void *ctx, const tc_comm_config *config, const tc_split *spl
         if (status == TC_OK && split->rank_count > 0) {
             split_blob first = blob_of(blobs, split->ranks[0]);
 
-            status = tc_native_open(config, leader, first.address, child_p, err);
+            status = tc_native_open(config, leader, first.address, NULL, child_p, err);
         }
     }
     if (leader != NULL) {

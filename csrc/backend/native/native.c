@@ -138,10 +138,11 @@ member_of(const tc_comm_config *config)
 /* Rank 0 serves, the others join at `address`. */
 static tc_status
 meet(const tc_comm_config *config, tc_shm_leader *leader, const char *address,
-     tc_shm_segment **segment_p, tc_error *err)
+     const tc_shm_group *group, tc_shm_segment **segment_p, tc_error *err)
 {
     tc_shm_member self = member_of(config);
 
+    self.group = group;
     if (config->rank == 0) {
         return tc_shm_leader_serve(leader, &self, segment_p, err);
     }
@@ -175,14 +176,14 @@ exchange_address(const tc_comm_config *config, char address[TC_SHM_ADDRESS_BYTES
 
 tc_status
 tc_native_open(const tc_comm_config *config, tc_shm_leader *leader, const char *address,
-               void **comm_p, tc_error *err)
+               const tc_shm_group *group, void **comm_p, tc_error *err)
 {
     tc_native *comm = NULL;
     tc_status status;
 
     TC_TRY(tc_engine_start(config->engine, err));
     TC_TRY(alloc_comm(config, &comm, err));
-    status = meet(config, leader, address, &comm->segment, err);
+    status = meet(config, leader, address, group, &comm->segment, err);
     if (status == TC_OK) {
         status = finish_comm(comm, err);
     }
@@ -213,7 +214,7 @@ native_create(const tc_comm_config *config, void **comm_p, tc_error *err)
         status = exchange_address(config, address, err);
     }
     if (status == TC_OK) {
-        status = tc_native_open(config, leader, address, comm_p, err);
+        status = tc_native_open(config, leader, address, NULL, comm_p, err);
     }
     if (leader != NULL) {
         tc_shm_leader_close(leader);
@@ -257,6 +258,25 @@ native_abort(void *ctx)
 
     tc_native_break(comm, TC_ERR_ABORTED, comm->rank, "rank %d aborted it", comm->rank);
     tc_engine_kick(comm->engine, &comm->source);
+}
+
+static void
+native_revoke(void *ctx, const char *why)
+{
+    tc_native *comm = ctx;
+
+    tc_native_break(comm, TC_ERR_ABORTED, comm->rank, "%s", why);
+    tc_engine_kick(comm->engine, &comm->source);
+}
+
+static bool
+native_is_broken(void *ctx)
+{
+    tc_native *comm = ctx;
+
+    /* A forked child does not have the segment. */
+    return tc_engine_is_ours(comm->engine) &&
+           tc_load_acquire_u32(&tc_shm_segment_state(comm->segment)->state) != 0;
 }
 
 static void
@@ -320,6 +340,12 @@ static const tc_backend native = {
     .detach = tc_native_detach,
     .memory_alloc = native_memory_alloc,
     .check = tc_native_check,
+    .comm_revoke = native_revoke,
+    .comm_is_broken = native_is_broken,
+    .endpoint_open = tc_native_endpoint_open,
+    .endpoint_close = tc_native_endpoint_close,
+    .endpoint_check = tc_native_endpoint_check,
+    .reconfigure = tc_native_reconfigure,
 };
 
 const tc_backend *

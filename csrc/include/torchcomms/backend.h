@@ -146,6 +146,16 @@ typedef struct tc_split {
 
 #define TC_SPLIT_BLOB_BYTES 512
 
+enum { TC_INIT_HANDLE_BYTES = 512 };
+
+/* Who takes part in a reconfigure: `config.size` handles in the order of the ranks, the
+ * own one at `config.rank`, no two alike. The same on every member; `uuid` is new for
+ * each membership and need not grow. Valid during the call. */
+typedef struct tc_members {
+    uint64_t uuid;
+    const char *const *handles;
+} tc_members;
+
 /* Memory that a backend made; `release(ctx)` gives it back, from any thread, also after
  * its communicators and its engine are gone. */
 typedef struct tc_memory {
@@ -207,6 +217,27 @@ typedef struct tc_backend {
      * before it is made. May be missing. */
     tc_status (*check)(void *comm, const tc_call *call, tc_error *err);
     uint32_t flags; /* TC_BACKEND_... */
+
+    /* Like comm_abort, with a text that says why. */
+    void (*comm_revoke)(void *comm, const char *why);
+    /* Whether it was aborted, by any rank, or has found a failure. Any thread. */
+    bool (*comm_is_broken)(void *comm);
+
+    /* An endpoint is where a communicator can be found while it has no ranks, or has
+     * others. *handle_p tells peers how: a text that no other endpoint has. Nothing is
+     * sent; `config` has rank -1, size 0 and no store. The endpoint outlives the
+     * communicators that come out of it. */
+    tc_status (*endpoint_open)(const tc_comm_config *config, void **endpoint_p,
+                               char handle_p[TC_INIT_HANDLE_BYTES], tc_error *err);
+    void (*endpoint_close)(void *endpoint);
+    /* Whether a text can be the handle of an endpoint; nothing is sent. */
+    tc_status (*endpoint_check)(void *endpoint, const char *handle, tc_error *err);
+    /* A communicator of the endpoint's owner and its peers; collective over them. One
+     * that was made of the same endpoint before has been finalized, though operations
+     * of it may still be about to end. Leaves with TC_INTERRUPTED when `config` says
+     * so. A later try may follow a failure. */
+    tc_status (*reconfigure)(void *endpoint, const tc_comm_config *config,
+                             const tc_members *members, void **comm_p, tc_error *err);
 } tc_backend;
 
 /* The symbol a backend in a shared library exports. */

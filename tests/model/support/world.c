@@ -134,13 +134,15 @@ create_rank(world *w, world_rank *r, const tc_shm_segment *shared, tc_page **pag
     tc_comm_fill_config(r->comm, &never, &config);
     config.host = &host;
     r->native = world_native_create(&config, segment);
-    r->comm->ctx = r->native;
+    r->comm->membership->ctx = r->native;
     model_name(&r->native->busy, 4, "rank %d busy", r->rank);
     model_name(&r->native->inbox, 8, "rank %d inbox", r->rank);
     model_name(&r->native->source, sizeof(r->native->source), "rank %d source",
                r->rank);
     model_name(r->native, sizeof(*r->native), "rank %d native", r->rank);
     model_name(r->comm, sizeof(*r->comm), "rank %d comm", r->rank);
+    model_name(r->comm->membership, sizeof(*r->comm->membership), "rank %d membership",
+               r->rank);
     model_group(0);
 }
 
@@ -204,7 +206,7 @@ world_poll(world_rank *r, tc_work *work, tc_error *err)
     while (tc_work_get_state(work) == TC_WORK_INPROGRESS) {
         model_pause();
         model_watch();
-        while (r->comm->backend->progress(r->comm->ctx, 0) == TC_OK) {
+        while (r->comm->backend->progress(r->native, 0) == TC_OK) {
         }
     }
     model_watch();
