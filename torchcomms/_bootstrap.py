@@ -110,7 +110,8 @@ def new_comm(
         timeout: of the start-up and of each operation, a timedelta.
         is_high_priority_stream: for GPU backends.
         store: see above.
-        enable_reconfigure: not supported by the backends of this package.
+        enable_reconfigure: makes a communicator without ranks, and without looking at
+            the environment or the store; its `reconfigure()` gives it ranks.
         hints: a dict of strings for the backend; unknown ones are ignored.
 
     Raises:
@@ -125,10 +126,8 @@ def new_comm(
     load_shim()
     if not _core._is_backend_registered(backend):
         _load_backend(backend)
-    if enable_reconfigure:
-        raise RuntimeError(f"reconfigure not implemented for backend '{backend}'")
     device = torch.device(device)
-    rank, size = _rank_and_size()
+    rank, size = (0, 1) if enable_reconfigure else _rank_and_size()
     options = _options(
         abort_process_on_timeout_or_error,
         timeout,
@@ -157,6 +156,7 @@ def new_comm(
             options.abort_process_on_timeout_or_error,
             adapter,
             options.hints,
+            enable_reconfigure,
         )
     finally:
         if adapter is not None:

@@ -64,12 +64,12 @@ class BatchP2POptions:
         return f"BatchP2POptions(hints={self.hints!r}, timeout={self.timeout!r})"
 
 
-def _effective(abort_process, timeout, hints):
+def _effective(abort_process, timeout, hints, enable_reconfigure=False):
     """What TorchComm.get_options returns."""
     options = CommOptions.__new__(CommOptions)
     options.abort_process_on_timeout_or_error = abort_process
     options.timeout = timeout
     options.store = None
-    options.enable_reconfigure = False
+    options.enable_reconfigure = enable_reconfigure
     options.hints = hints
     return options

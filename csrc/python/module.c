@@ -162,7 +162,7 @@ module_get_mem_allocator(PyObject *module, PyObject *backend)
 PyDoc_STRVAR(
     new_comm_doc,
     "_new_comm($module, /, backend, name, device_type, device_index, rank, size, "
-    "timeout, abort_process, store, hints)\n--\n\n"
+    "timeout, abort_process, store, hints, enable_reconfigure=False)\n--\n\n"
     "What torchcomms.new_comm does once rank, size and store are known.");
 
 PyDoc_STRVAR(line_doc,

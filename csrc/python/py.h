@@ -13,7 +13,7 @@
 #include "python/capi.h"
 #include "python/pynames.h"
 
-enum { TC_PY_TENSOR_TYPES = 4, TC_PY_MAX_PARAMS = 10 };
+enum { TC_PY_TENSOR_TYPES = 4, TC_PY_MAX_PARAMS = 11 };
 
 struct tc_py_dlpack;
 
@@ -124,6 +124,10 @@ tc_py_generation(void);
  * memory shared with other ranks is not mapped. */
 bool
 tc_py_check_process(uint32_t generation, const char *call);
+
+/* False, with a RuntimeError "not initialized", while the communicator has no ranks. */
+bool
+tc_py_check_configured(const tc_comm *comm);
 
 /* Visits the type and nothing else: for objects that hold no other. */
 int

@@ -178,6 +178,7 @@ append(PyObject *obj, PyTypeObject *cls, const tc_py_params *params, int type,
     int failed = -1;
 
     if (!tc_py_bind(state, params, args, nargs, kwnames, slots) ||
+        !tc_py_check_configured(comm) ||
         !tc_py_to_rank(slots[1], tc_py_param_text(params, 1), tc_comm_size(comm),
                        &peer) ||
         !tc_py_check_peer(kinds[type], peer, tc_comm_rank(comm))) {

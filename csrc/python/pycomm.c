@@ -6,6 +6,7 @@
 #include "python/pyargs.h"
 #include "python/pyhook.h"
 #include "python/pyissue.h"
+#include "python/pyreconfigure.h"
 
 static tc_comm *
 comm_of(PyObject *obj)
@@ -91,6 +92,8 @@ let_go(tc_py_state *state, tc_py_comm *self)
     if (tc_comm_check_usable(comm, NULL) == TC_ERR_FINALIZED ||
         tc_py_comm_is_held(state, comm)) {
         tc_comm_release(comm);
+    } else if (tc_comm_size(comm) == 0) {
+        tc_py_comm_leave(state, comm); /* nobody was ever with it, or is any more */
     } else {
         warn_unfinalized(comm);
         tc_py_comm_leave(state, comm);
@@ -179,11 +182,6 @@ finalize(tc_py_state *state, tc_comm *comm, tc_error *err_p)
 
     tc_py_pause_end(&pause);
     tc_py_garbage_check(state);
-    /* Whoever aborted it knows. */
-    if (tc_comm_is_aborted(comm) &&
-        (status == TC_ERR_ABORTED || status == TC_ERR_BROKEN)) {
-        status = TC_OK;
-    }
     if (!PyErr_Occurred() && tc_py_comm_is_held(state, comm) &&
         excuse_for_torch(comm, &status, err_p) != 0) {
         return TC_INTERRUPTED;
@@ -206,7 +204,8 @@ comm_finalize(PyObject *obj, PyObject *Py_UNUSED(none))
         return NULL;
     }
     /* The second time it is only refused. */
-    hooked = tc_comm_has_hooks(comm) && tc_comm_check_usable(comm, NULL) == TC_OK;
+    hooked =
+        tc_comm_has_hooks(comm) && tc_comm_check_usable(comm, NULL) != TC_ERR_FINALIZED;
     if (hooked) {
         status = tc_py_hooks_begin(comm, &event, &err);
     }
@@ -222,19 +221,28 @@ comm_finalize(PyObject *obj, PyObject *Py_UNUSED(none))
     Py_RETURN_NONE;
 }
 
-PyDoc_STRVAR(get_rank_doc, "get_rank($self, /)\n--\n\nThis process's rank.");
+PyDoc_STRVAR(get_rank_doc, "get_rank($self, /)\n--\n\n"
+                           "This process's rank; RuntimeError while there is none,\n"
+                           "before the first reconfigure() and after a failed one.");
 
 static PyObject *
 comm_get_rank(PyObject *obj, PyObject *Py_UNUSED(none))
 {
+    if (!tc_py_check_configured(comm_of(obj))) {
+        return NULL;
+    }
     return PyLong_FromLong(tc_comm_rank(comm_of(obj)));
 }
 
-PyDoc_STRVAR(get_size_doc, "get_size($self, /)\n--\n\nNumber of ranks.");
+PyDoc_STRVAR(get_size_doc, "get_size($self, /)\n--\n\n"
+                           "Number of ranks; RuntimeError where get_rank() raises.");
 
 static PyObject *
 comm_get_size(PyObject *obj, PyObject *Py_UNUSED(none))
 {
+    if (!tc_py_check_configured(comm_of(obj))) {
+        return NULL;
+    }
     return PyLong_FromLong(tc_comm_size(comm_of(obj)));
 }
 
@@ -314,9 +322,10 @@ comm_get_options(PyObject *obj, PyObject *Py_UNUSED(none))
     PyObject *options = NULL;
 
     if (module != NULL && timeout != NULL && hints != NULL) {
-        options = PyObject_CallMethod(module, "_effective", "OOO",
-                                      tc_comm_abort_process(comm) ? Py_True : Py_False,
-                                      timeout, hints);
+        options = PyObject_CallMethod(
+            module, "_effective", "OOOO",
+            tc_comm_abort_process(comm) ? Py_True : Py_False, timeout, hints,
+            tc_comm_is_reconfigurable(comm) ? Py_True : Py_False);
     }
     Py_XDECREF(hints);
     Py_XDECREF(timeout);
@@ -352,7 +361,8 @@ comm_set_timeout(PyObject *obj, PyTypeObject *cls, PyObject *const *args,
 PyDoc_STRVAR(abort_doc,
              "abort($self, /)\n--\n\n"
              "Makes outstanding and later operations of every rank fail, at once and\n"
-             "from any thread. finalize() still succeeds.");
+             "from any thread, and a reconfigure() that is under way here. finalize()\n"
+             "still succeeds, and reconfigure() makes the communicator usable again.");
 
 static PyObject *
 comm_abort(PyObject *obj, PyObject *Py_UNUSED(none))
@@ -383,7 +393,8 @@ comm_is_abort_supported(PyObject *obj, PyObject *Py_UNUSED(none))
 }
 
 PyDoc_STRVAR(is_aborted_doc, "is_aborted($self, /)\n--\n\n"
-                             "Whether it was aborted or has found a failure.");
+                             "Whether it was aborted or has found a failure, since\n"
+                             "the last reconfigure().");
 
 static PyObject *
 comm_is_aborted(PyObject *obj, PyObject *Py_UNUSED(none))
@@ -564,6 +575,10 @@ comm_repr(PyObject *obj)
 {
     tc_comm *comm = comm_of(obj);
 
+    if (tc_comm_size(comm) == 0) {
+        return PyUnicode_FromFormat("<TorchComm '%s' on %s, without ranks>",
+                                    tc_comm_name(comm), tc_comm_backend_name(comm));
+    }
     return PyUnicode_FromFormat("<TorchComm '%s' on %s, rank %d of %d>",
                                 tc_comm_name(comm), tc_comm_backend_name(comm),
                                 (int)tc_comm_rank(comm), (int)tc_comm_size(comm));
@@ -587,6 +602,12 @@ static PyMethodDef methods[] = {
      get_backend_version_doc},
     {"set_timeout", (PyCFunction)(void (*)(void))comm_set_timeout, KEYWORDS,
      set_timeout_doc},
+    {"set_hints", (PyCFunction)(void (*)(void))tc_py_comm_set_hints, KEYWORDS,
+     tc_py_set_hints_doc},
+    {"get_init_handle", tc_py_comm_get_init_handle, METH_NOARGS,
+     tc_py_get_init_handle_doc},
+    {"reconfigure", (PyCFunction)(void (*)(void))tc_py_comm_reconfigure, KEYWORDS,
+     tc_py_reconfigure_doc},
     {"abort", comm_abort, METH_NOARGS, abort_doc},
     {"is_abort_supported", comm_is_abort_supported, METH_NOARGS,
      is_abort_supported_doc},

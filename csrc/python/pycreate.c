@@ -130,6 +130,7 @@ enum {
     ABORT_PROCESS,
     STORE,
     HINTS,
+    RECONFIGURABLE,
 };
 
 static bool
@@ -190,7 +191,8 @@ tc_py_new_comm(PyObject *module, PyObject *const *args, Py_ssize_t nargs,
         "_new_comm",
         10,
         {TC_PY_backend, TC_PY_name, TC_PY_device_type, TC_PY_device_index, TC_PY_rank,
-         TC_PY_size, TC_PY_timeout, TC_PY_abort_process, TC_PY_store, TC_PY_hints}};
+         TC_PY_size, TC_PY_timeout, TC_PY_abort_process, TC_PY_store, TC_PY_hints,
+         TC_PY_enable_reconfigure}};
     tc_py_state *state = PyModule_GetState(module);
     PyObject *slots[TC_PY_MAX_PARAMS];
     tc_comm_options options = {0};
@@ -206,7 +208,9 @@ tc_py_new_comm(PyObject *module, PyObject *const *args, Py_ssize_t nargs,
         !read_int32(slots[RANK], "rank", &options.rank) ||
         !read_int32(slots[SIZE], "size", &options.size) ||
         !tc_py_to_timeout(state, slots[TIMEOUT], &options.timeout_ns) ||
-        !tc_py_to_bool(slots[ABORT_PROCESS], "abort_process", &options.abort_process)) {
+        !tc_py_to_bool(slots[ABORT_PROCESS], "abort_process", &options.abort_process) ||
+        !tc_py_to_bool(slots[RECONFIGURABLE], "enable_reconfigure",
+                       &options.reconfigurable)) {
         return NULL;
     }
     if (options.timeout_ns == 0) {

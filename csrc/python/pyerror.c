@@ -29,6 +29,22 @@ tc_py_raise(tc_status status, const tc_error *err)
 }
 
 bool
+tc_py_check_configured(const tc_comm *comm)
+{
+    tc_error err = {0};
+    tc_status status;
+
+    if (tc_comm_size(comm) > 0) {
+        return true;
+    }
+    status = tc_comm_check_usable(comm, &err);
+    if (status != TC_OK) {
+        tc_py_raise(status, &err);
+    }
+    return status == TC_OK;
+}
+
+bool
 tc_py_check_process(uint32_t generation, const char *call)
 {
     if (generation == tc_py_generation()) {

@@ -259,7 +259,8 @@ tc_py_issue_run(const tc_py_operation *operation, PyObject *self, PyTypeObject *
                     issue.slots)) {
         return NULL;
     }
-    if (read_common(&issue) && operation->build(&issue)) {
+    if (tc_py_check_configured(issue.comm) && read_common(&issue) &&
+        operation->build(&issue)) {
         issuing i = {issue.state,      issue.comm,    &issue.call, issue.bytes,
                      issue.timeout_ns, own_arguments, &issue};
 

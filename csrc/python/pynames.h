@@ -33,6 +33,9 @@
     X(size) \
     X(abort_process) \
     X(store) \
+    X(enable_reconfigure) \
+    X(uuid) \
+    X(init_handles) \
     X(shape) \
     X(is_neg) \
     X(is_conj) \

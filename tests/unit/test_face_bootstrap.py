@@ -121,7 +121,6 @@ def test_device_as_text(world):
         ({"timeout": 5}, TypeError, "timeout must be a datetime.timedelta"),
         ({"timeout": timedelta(0)}, RuntimeError, "timeout must be positive"),
         ({"hints": {"a": 1}}, TypeError, "a value of hints must be a str"),
-        ({"enable_reconfigure": True}, RuntimeError, "reconfigure not implemented"),
         ({"abort_process_on_timeout_or_error": 1}, TypeError, "must be a bool"),
     ],
 )
