@@ -62,14 +62,31 @@ TorchCommsBackend::shutdown()
     if (status == TC_INTERRUPTED) {
         throw_error(status, err);
     }
-    if (status != TC_OK && status != TC_ERR_FINALIZED &&
-        !core->comm_is_aborted(comm_->peek())) {
+    if (status != TC_OK && status != TC_ERR_FINALIZED) {
         TORCH_WARN("shutdown of '", core->comm_name(comm_->peek()), "': ", err.message);
     }
     drain_keeps();
     if (hooks != nullptr && status == TC_OK) {
         hooks->end(nullptr, nullptr);
     }
+}
+
+/* c10d::Backend has its rank and size for good. */
+void
+TorchCommsBackend::check_ranks() const
+{
+    int rank = core->comm_rank(comm_->peek());
+    int size = core->comm_size(comm_->peek());
+
+    if (C10_LIKELY(rank == rank_ && size == size_)) {
+        return;
+    }
+    check_configured(*comm_);
+    C10_THROW_ERROR(DistBackendError,
+                    c10::str("this backend was made when communicator '",
+                             core->comm_name(comm_->peek()), "' was rank ", rank_,
+                             " of ", size_, ", which was reconfigured to rank ", rank,
+                             " of ", size, ": make another"));
 }
 
 void

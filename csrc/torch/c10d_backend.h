@@ -24,6 +24,10 @@ class TorchCommsBackend : public c10d::Backend {
 
     TorchCommsBackend(std::shared_ptr<Comm> comm, std::chrono::milliseconds timeout);
 
+    /* Refuses to go on once the communicator has been reconfigured to other ranks. */
+    void
+    check_ranks() const;
+
     const std::string
     getBackendName() const override;
     /* A copy: ProcessGroup::splitGroup writes a child's name and timeout into it. */

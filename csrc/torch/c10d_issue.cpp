@@ -110,6 +110,7 @@ Issue::Issue(TorchCommsBackend *backend, const How &how, size_t operations)
                    backend->coalesced() == nullptr),
       timeout_ns_(to_ns(how.timeout.count() > 0 ? how.timeout : backend->timeout()))
 {
+    backend->check_ranks();
     drain_keeps();
 }
 

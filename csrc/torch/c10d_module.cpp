@@ -53,7 +53,10 @@ wrap(const py::object &comm)
     if (hold == nullptr) {
         throw py::error_already_set();
     }
-    return c10::make_intrusive<TorchCommsBackend>(std::make_shared<Comm>(hold),
+    auto held = std::make_shared<Comm>(hold);
+
+    check_configured(*held);
+    return c10::make_intrusive<TorchCommsBackend>(std::move(held),
                                                   std::chrono::seconds(600));
 }
 

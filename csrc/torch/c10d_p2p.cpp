@@ -175,6 +175,7 @@ void
 TorchCommsBackend::monitoredBarrier(const c10d::BarrierOptions &opts,
                                     bool wait_all_ranks)
 {
+    check_ranks();
     /* Zero is a limit, too. */
     auto timeout = opts.timeout.count() >= 0 ? opts.timeout : options_->limit();
     int32_t barrier = barriers_++;

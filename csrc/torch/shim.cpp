@@ -233,4 +233,18 @@ create_comm(const std::string &backend, const std::string &name,
     return std::make_shared<Comm>(hold);
 }
 
+void
+check_configured(const Comm &comm)
+{
+    tc_error err = {};
+
+    if (core->comm_size(comm.peek()) == 0) {
+        tc_status status = core->comm_check_usable(comm.peek(), &err);
+
+        if (status != TC_OK) {
+            throw_error(status, err);
+        }
+    }
+}
+
 } // namespace torchcomms

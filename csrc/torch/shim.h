@@ -97,6 +97,10 @@ class Comm {
 c10::intrusive_ptr<c10d::Store>
 store_of_adapter(const tc_store *store);
 
+/* Refuses a communicator that has no ranks. */
+void
+check_configured(const Comm &comm);
+
 /* A communicator of rank `rank` of `size`, made without looking at the environment. */
 std::shared_ptr<Comm>
 create_comm(const std::string &backend, const std::string &name,
