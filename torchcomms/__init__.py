@@ -15,6 +15,7 @@ from importlib.util import find_spec
 if "torch" not in sys.modules and find_spec("torch") is None:
     raise ImportError("torchcomms needs torch, which is not installed")
 
+from torchcomms import _comms, _metaclass
 from torchcomms._backends import (
     _load_backend as _load_backend,
 )
@@ -24,37 +25,25 @@ from torchcomms._backends import (
 from torchcomms._backends import (
     is_backend_built as is_backend_built,
 )
-from torchcomms._bootstrap import new_comm
 from torchcomms._c10d import (
     register_c10d as register_c10d,
 )
-from torchcomms._core import (
+from torchcomms._comms import *  # noqa: F403 - every public name of the core
+from torchcomms._comms import (
+    BatchP2POptions,
     BatchSendRecv,
+    CommOptions,
     P2POp,
     ReduceOp,
     TorchComm,
+    TorchCommBackend,
+    TorchCommWindow,
     TorchWork,
-)
-from torchcomms._core import (
-    MemAllocator as MemAllocator,
-)
-from torchcomms._core import (
-    OpName as OpName,
-)
-from torchcomms._core import (
-    P2POpType as P2POpType,
-)
-from torchcomms._core import (
-    RedOpType as RedOpType,
-)
-from torchcomms._core import (
-    WorkStatus as WorkStatus,
-)
-from torchcomms._core import (
-    get_mem_allocator as get_mem_allocator,
+    new_comm,
+    register_backend,
 )
 from torchcomms._hook_args import *  # noqa: F403 - its __all__
-from torchcomms._options import BatchP2POptions, CommOptions, Timeout
+from torchcomms._options import Timeout
 
 __all__ = [  # noqa: RUF022 - in the order of the contract
     "new_comm",
@@ -66,8 +55,25 @@ __all__ = [  # noqa: RUF022 - in the order of the contract
     "BatchSendRecv",
     "P2POp",
     "CommOptions",
+    "TorchCommWindow",
+    "register_backend",
+    "TorchCommBackend",
 ]
 
-for _name in __all__:
+for _name in {*__all__, *_comms.__all__}:
+    # torch derives the names of types in operator schemas from it.
     globals()[_name].__module__ = "torchcomms"
 del _name
+
+_metaclass.want(TorchComm, TorchCommWindow, BatchSendRecv, ReduceOp, Timeout)
+
+# Modules that are attributes of the package; those that need torch wait for their use.
+_SUBMODULES = ("device_mesh", "hooks", "objcol")
+
+
+def __getattr__(name):
+    if name in _SUBMODULES:
+        from importlib import import_module
+
+        return import_module(f"torchcomms.{name}")
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -101,8 +101,8 @@ def new_comm(
     MASTER_ADDR and MASTER_PORT that rank 0 hosts. A single rank needs neither.
 
     Args:
-        backend: `ncclx` or `torchcomms` (on a CPU device: shared memory), or `fake`,
-            or a name that another package offers.
+        backend: `ncclx` or `torchcomms` (on a CPU device: shared memory), or `fake`
+            (moves nothing; always one rank), or a name that another package offers.
         device: the torch.device whose tensors the communicator takes.
         name: appears in errors and logs.
         abort_process_on_timeout_or_error: kept for GPU backends; a backend on a CPU
@@ -112,7 +112,8 @@ def new_comm(
         store: see above.
         enable_reconfigure: makes a communicator without ranks, and without looking at
             the environment or the store; its `reconfigure()` gives it ranks.
-        hints: a dict of strings for the backend; unknown ones are ignored.
+        hints: a dict of strings for the backend; unknown ones are ignored, with one
+            warning in the log.
 
     Raises:
         ModuleNotFoundError: no backend of this name is installed.
@@ -122,12 +123,20 @@ def new_comm(
     import torch
 
     from torchcomms._c10d import load_shim
+    from torchcomms._metaclass import adopt
 
+    adopt()
     load_shim()
     if not _core._is_backend_registered(backend):
-        _load_backend(backend)
+        try:
+            _load_backend(backend)
+        except Exception:
+            # A module that registers its name and then fails has done what it is for.
+            if not _core._is_backend_registered(backend):
+                raise
     device = torch.device(device)
-    rank, size = (0, 1) if enable_reconfigure else _rank_and_size()
+    alone = enable_reconfigure or _core._is_solitary(backend)
+    rank, size = (0, 1) if alone else _rank_and_size()
     options = _options(
         abort_process_on_timeout_or_error,
         timeout,

@@ -10,6 +10,7 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "core/hints.h"
 #include "core/object.h"
 #include "core/reconfigure.h"
 #include "core/registry.h"
@@ -178,6 +179,7 @@ tc_comm_create(const tc_comm_options *options, struct tc_engine *engine,
         tc_comm_free(comm);
         return status;
     }
+    tc_hints_check(backend, comm->name, options->hints, options->hint_count);
     TC_LOG(CORE, INFO, "communicator '%s': rank %d of %d on backend %s", comm->name,
            comm->rank, comm->size, backend->name);
     *comm_p = comm;

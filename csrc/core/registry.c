@@ -116,6 +116,7 @@ complete_table(const tc_backend *given, tc_backend *full_p)
     full_p->device_type = table.device_type;
     full_p->comm_abort = table.comm_abort;
     full_p->flags = table.flags;
+    full_p->hints = table.hints;
 #define TAKE(member) \
     if (table.member != NULL) { \
         full_p->member = table.member; \
@@ -246,4 +247,21 @@ tc_registry_has(const char *name)
     }
     pthread_mutex_unlock(&lock);
     return has;
+}
+
+bool
+tc_registry_is_solitary(const char *name)
+{
+    bool has = false, solitary = true;
+
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < entry_count; i++) {
+        if (strcmp(entries[i].name, name) == 0) {
+            has = true;
+            solitary =
+                solitary && (entries[i].backend.flags & TC_BACKEND_SOLITARY) != 0;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    return has && solitary;
 }

@@ -21,4 +21,8 @@ tc_registry_find(const char *name, tc_device_type device, const tc_backend **bac
 bool
 tc_registry_has(const char *name);
 
+/* Whether every backend of that name makes communicators of one rank only. */
+bool
+tc_registry_is_solitary(const char *name);
+
 #endif

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "core/hints.h"
 #include "core/object.h"
 
 /* Every rank's blob to every rank, by the parent's own all_gather. */
@@ -143,6 +144,9 @@ tc_comm_split(tc_comm *comm, const tc_split_options *options, tc_comm **child_p,
     if (status != TC_OK || child->membership->ctx == NULL) {
         tc_comm_free(child);
         return status;
+    }
+    if (options->hints != NULL) {
+        tc_hints_check(comm->backend, child->name, child->hints, child->hint_count);
     }
     *child_p = child;
     return TC_OK;

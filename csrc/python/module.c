@@ -10,6 +10,7 @@
 #include "base/options.h"
 #include "core/registry.h"
 #include "python/pyhook.h"
+#include "python/pymeta.h"
 
 /* Of the process, not of a module: forks of this process and its parents. */
 static uint32_t forks;
@@ -144,6 +145,19 @@ module_is_backend_registered(PyObject *Py_UNUSED(module), PyObject *name)
     return text == NULL ? NULL : PyBool_FromLong(tc_registry_has(text));
 }
 
+PyDoc_STRVAR(solitary_doc,
+             "_is_solitary($module, name, /)\n--\n\n"
+             "Whether communicators of that backend have one rank, whatever the\n"
+             "environment says.");
+
+static PyObject *
+module_is_solitary(PyObject *Py_UNUSED(module), PyObject *name)
+{
+    const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
+
+    return text == NULL ? NULL : PyBool_FromLong(tc_registry_is_solitary(text));
+}
+
 PyDoc_STRVAR(get_mem_allocator_doc,
              "get_mem_allocator($module, backend, /)\n--\n\n"
              "The allocator of that backend, one MemAllocator in a process.\n"
@@ -175,8 +189,12 @@ static PyMethodDef functions[] = {
     {"_new_comm", (PyCFunction)(void (*)(void))tc_py_new_comm,
      METH_FASTCALL | METH_KEYWORDS, new_comm_doc},
     {"_is_backend_registered", module_is_backend_registered, METH_O, registered_doc},
+    {"_is_solitary", module_is_solitary, METH_O, solitary_doc},
     {"get_mem_allocator", module_get_mem_allocator, METH_O, get_mem_allocator_doc},
     {"_option", module_option, METH_O, option_doc},
+    {"_set_metaclass", tc_py_set_metaclass, METH_VARARGS,
+     "_set_metaclass($module, cls, meta, /)\n--\n\n"
+     "Makes meta, a class derived from type, the metaclass of cls."},
     {"_line_round_trip", tc_py_line_round_trip, METH_VARARGS, line_doc},
     {"_at_exit", tc_py_at_exit, METH_NOARGS,
      "_at_exit($module, /)\n--\n\nLeaves what was not finalized; run at exit."},
@@ -275,13 +293,16 @@ add_enums(PyObject *module, tc_py_state *state)
     static const char *const statuses[] = {"NOT_STARTED", "INPROGRESS", "COMPLETED",
                                            "TIMEDOUT", "ERROR"};
     static const char *const p2ps[] = {"SEND", "RECV"};
+    static const char *const accesses[] = {"WIN_ACCESS_TYPE_UNIFIED",
+                                           "WIN_ACCESS_TYPE_SEPARATE"};
     PyObject *op_enum = NULL;
     bool named = true;
 
     if (add_enum(module, "RedOpType", redops, TC_REDOP_COUNT, &state->redop_enum) !=
             0 ||
         add_enum(module, "OpName", ops, TC_OP_KIND_COUNT, &op_enum) != 0 ||
-        add_enum(module, "WorkStatus", statuses, TC_WORK_ERROR + 1, NULL) != 0) {
+        add_enum(module, "WorkStatus", statuses, TC_WORK_ERROR + 1, NULL) != 0 ||
+        add_enum(module, "TorchCommWinAccessType", accesses, 2, NULL) != 0) {
         Py_XDECREF(op_enum);
         return -1;
     }

@@ -6,6 +6,7 @@
 #include "python/pyargs.h"
 #include "python/pyhook.h"
 #include "python/pyissue.h"
+#include "python/pyoptional.h"
 #include "python/pyreconfigure.h"
 
 static tc_comm *
@@ -274,9 +275,7 @@ comm_get_backend_version(PyObject *obj, PyObject *Py_UNUSED(none))
     const char *version = tc_comm_backend_version(comm_of(obj));
 
     if (version == NULL) {
-        PyErr_SetString(PyExc_RuntimeError,
-                        "getBackendVersion not implemented for communicator");
-        return NULL;
+        return tc_py_refuse_operation(obj, "version");
     }
     return PyUnicode_FromString(version);
 }
@@ -371,8 +370,7 @@ comm_abort(PyObject *obj, PyObject *Py_UNUSED(none))
     PyThreadState *thread;
 
     if (!tc_comm_is_abort_supported(comm)) {
-        PyErr_SetString(PyExc_RuntimeError, "abort not implemented for communicator");
-        return NULL;
+        return tc_py_refuse_operation(obj, "abort");
     }
     if (!tc_py_check_process(((tc_py_comm *)obj)->generation, "abort")) {
         return NULL;
@@ -589,9 +587,13 @@ comm_repr(PyObject *obj)
     {#name, (PyCFunction)(void (*)(void))tc_py_comm_##name, KEYWORDS, \
      tc_py_##name##_doc},
 
+#define OPTIONAL_ROW(name) \
+    {#name, (PyCFunction)(void (*)(void))tc_py_optional_##name, KEYWORDS, \
+     tc_py_optional_##name##_doc},
+
 static PyMethodDef methods[] = {
-    TC_PY_OPERATIONS(OPERATION_ROW){"finalize", comm_finalize, METH_NOARGS,
-                                    finalize_doc},
+    TC_PY_OPERATIONS(OPERATION_ROW) TC_PY_OPTIONAL(OPTIONAL_ROW){
+        "finalize", comm_finalize, METH_NOARGS, finalize_doc},
     {"get_rank", comm_get_rank, METH_NOARGS, get_rank_doc},
     {"get_size", comm_get_size, METH_NOARGS, get_size_doc},
     {"get_name", comm_get_name, METH_NOARGS, get_name_doc},

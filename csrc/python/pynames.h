@@ -27,6 +27,7 @@
     X(ranks) \
     X(name) \
     X(backend) \
+    X(handle) \
     X(device_type) \
     X(device_index) \
     X(rank) \

@@ -29,6 +29,7 @@ from torchcomms.device_mesh import (
     _flatten_with_comm,
     init_device_mesh,
 )
+from unit.thread_ranks import make_fake
 
 CPU = torch.device("cpu")
 
@@ -367,8 +368,7 @@ def test_one_process_group(ranks):
 
 def of_fake(me):
     """One process that says it is rank 4 of 6."""
-    os.environ.update(RANK="4", WORLD_SIZE="6")
-    comm = me.keep(torchcomms.new_comm("fake", CPU, "main"))
+    comm = me.keep(make_fake(4, 6))
     dims = [me.keep(comm.split([1, 4], "dp")), me.keep(comm.split([3, 4, 5], "tp"))]
     with groups_end(comm):
         mesh = init_device_mesh(dims, ("dp", "tp"), comm)
@@ -377,7 +377,7 @@ def of_fake(me):
         assert mesh.get_rank() == 4
         assert dist.get_process_group_ranks(mesh.get_group("tp")) == [3, 4, 5]
         dist.all_reduce(torch.ones(2), group=mesh.get_group("dp"))
-    comm = me.keep(torchcomms.new_comm("fake", CPU, "main"))
+    comm = me.keep(make_fake(4, 6))
     tp = me.keep(comm.split([3, 4, 5], "tp"))
     with pytest.raises(RuntimeError, match=r"shape \(3,\) has 3 ranks, but .* has 6"):
         init_device_mesh((tp,), ("tp",), comm)

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import torchcomms
-from unit.thread_ranks import leave, make_ranks
+from unit.thread_ranks import leave, make_fake, make_ranks
 
 RANK_VARIABLES = (
     "TORCHCOMM_RANK",
@@ -46,10 +46,9 @@ def world(monkeypatch):
 
 
 @pytest.fixture
-def fake(world):
+def fake():
     """Rank 1 of 3 of the backend that moves nothing."""
-    world(1, 3)
-    comm = torchcomms.new_comm("fake", torch.device("cpu"), name="main")
+    comm = make_fake(1, 3)
     yield comm
     leave([comm])
 

@@ -93,17 +93,32 @@ def test_rank_and_size_are_missing_or_wrong(monkeypatch, variables, text):
     for variable, value in variables.items():
         monkeypatch.setenv(variable, value)
     with pytest.raises(RuntimeError, match=text):
-        torchcomms.new_comm("fake", CPU, name="x")
+        torchcomms.new_comm("ncclx", CPU, name="x")
 
 
 def test_environment_is_read_at_each_call(world):
-    ranks = []
-    for rank in range(3):
-        world(rank, 3)
-        comm = torchcomms.new_comm("fake", CPU, name="x")
-        ranks.append((comm.get_rank(), comm.get_size()))
-        comm.finalize()
-    assert ranks == [(0, 3), (1, 3), (2, 3)]
+    """Rank 0 of 1, then of 2, which needs a store, then of 1 again."""
+    for size in (1, 2, 1):
+        world(0, size)
+        if size == 2:
+            with pytest.raises(RuntimeError, match="MASTER_ADDR is not set"):
+                torchcomms.new_comm("ncclx", CPU, name="x")
+        else:
+            torchcomms.new_comm("ncclx", CPU, name="x").finalize()
+
+
+@pytest.mark.parametrize("rank_and_size", [None, (2, 3)])
+def test_fake_needs_no_environment(world, rank_and_size):
+    """api.md 11: rank 0 of 1, whatever the environment says."""
+    if rank_and_size is not None:
+        world(*rank_and_size)
+    comm = torchcomms.new_comm("fake", CPU, name="x")
+    assert (comm.get_rank(), comm.get_size()) == (0, 1)
+    child = comm.split([0], "child")
+    assert (child.get_backend(), child.get_name()) == ("fake", "child")
+    assert (child.get_rank(), child.get_size()) == (0, 1)
+    for each in (child, comm):
+        each.finalize()
 
 
 def test_device_as_text(world):

@@ -18,7 +18,7 @@ import torch
 
 import torchcomms
 from torchcomms import ReduceOp
-from unit.thread_ranks import leave, make_ranks, on_all
+from unit.thread_ranks import leave, make_fake, make_ranks, on_all
 
 SUM = ReduceOp.SUM
 CPU = torch.device("cpu")
@@ -93,9 +93,8 @@ def test_lists_may_change_after_the_call(pair):
     assert torch.equal(keep[1], torch.full((2,), 5.0))
 
 
-def test_batch_keeps_its_communicator_and_tensors(world):
-    world(0, 2)
-    comm = torchcomms.new_comm("fake", CPU, name="x")
+def test_batch_keeps_its_communicator_and_tensors():
+    comm = make_fake(0, 2)
     alive = weakref.ref(comm)
     batch = comm.batch_op_create()
     batch.send(torch.ones(2), 1)

@@ -9,7 +9,7 @@ import torch
 
 import torchcomms
 from torchcomms import ReduceOp, Timeout, TorchComm
-from unit.thread_ranks import on_all
+from unit.thread_ranks import make_fake, on_all
 
 SUM = ReduceOp.SUM
 
@@ -147,9 +147,8 @@ def test_one_input_for_several_ranks(fake):
     fake.all_to_all([f(4), f(4), f(4)], [same, same, same])
 
 
-def test_more_ranks_than_fit_inline(world):
-    world(20, 40)
-    comm = torchcomms.new_comm("fake", torch.device("cpu"), name="many")
+def test_more_ranks_than_fit_inline():
+    comm = make_fake(20, 40, name="many")
     comm.all_to_all([f(2) for _ in range(40)], [f(2) for _ in range(40)])
     comm.all_to_all_v_single(f(40), f(40), [1] * 40, [1] * 40)
     with pytest.raises(RuntimeError, match=r"input_tensor_list\[39\] has dtype int64"):

@@ -54,6 +54,23 @@ def make_ranks(size, timeout=30.0, name="pair", store=None):
     return _run_all(size, make)
 
 
+def make_fake(rank, size, name="main"):
+    """A rank among several of the backend that moves nothing: new_comm makes one of
+    one rank only."""
+    return _core._new_comm(
+        backend="fake",
+        name=name,
+        device_type="cpu",
+        device_index=None,
+        rank=rank,
+        size=size,
+        timeout=timedelta(seconds=600),
+        abort_process=True,
+        store=object(),  # several ranks need one; it is not touched
+        hints=None,
+    )
+
+
 def on_all(comms, act):
     """act(comm) on a thread for each communicator."""
     return _run_all(len(comms), lambda rank: act(comms[rank]))

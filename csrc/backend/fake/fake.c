@@ -113,6 +113,7 @@ static const tc_backend fake = {
     .split_begin = fake_split_begin,
     .split_end = fake_split_end,
     .comm_abort = fake_abort,
+    .flags = TC_BACKEND_SOLITARY,
     .issue =
         {
             [TC_OP_SEND] = fake_issue,

@@ -168,6 +168,8 @@ typedef struct tc_memory {
 #define TC_BACKEND_NO_WAIT_BLOCKING 1u
 /* A child of `split` is named "<name>_<smallest of its ranks in the parent>". */
 #define TC_BACKEND_NUMBERS_CHILDREN 2u
+/* new_comm makes communicators of one rank, whatever the environment says. */
+#define TC_BACKEND_SOLITARY 4u
 
 /* Members are only ever appended; the core fills what an older backend lacks, and what
  * a backend leaves NULL, with "unsupported" or a harmless default. */
@@ -238,6 +240,9 @@ typedef struct tc_backend {
      * so. A later try may follow a failure. */
     tc_status (*reconfigure)(void *endpoint, const tc_comm_config *config,
                              const tc_members *members, void **comm_p, tc_error *err);
+    /* The hints of a communicator that it reads, beside those that the core knows
+     * (core/hints.c), as names that end with NULL; NULL where it reads none. */
+    const char *const *hints;
 } tc_backend;
 
 /* The symbol a backend in a shared library exports. */
