@@ -60,7 +60,10 @@
       "`hostname` goes before it.") \
     X(GLOO_INTERFACE, "TORCHCOMM_GLOO_INTERFACE", STRING, "", 0, 255, \
       "Network interface that the backend gloo listens at, where no host name is " \
-      "given; the hint `interface` goes before it.")
+      "given; the hint `interface` goes before it.") \
+    X(SERIALIZATION, "TORCHCOMMS_SERIALIZATION", STRING, "", 0, 31, \
+      "How torchcomms.objcol writes objects: as torch.save does, or `pickle`. Read " \
+      "once; no other word is legal.")
 
 typedef enum tc_option {
 #define TC_OPTION_ID(id, variable, type, fallback, min, max, help) TC_OPT_##id,
