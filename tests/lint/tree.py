@@ -45,16 +45,14 @@ def sources(*suffixes):
     return found
 
 
-def load_generator():
-    """docs/generate_options.py, which also reads the option table."""
-    path = ROOT / "docs/generate_options.py"
-    spec = importlib.util.spec_from_file_location("generate_options", path)
+def load_generator(name):
+    """A program of docs/ that makes a page, as a module."""
+    path = ROOT / f"docs/{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-GENERATOR = load_generator()
-
-
-GENERATOR = load_generator()
+# Also reads the option table.
+GENERATOR = load_generator("generate_options")

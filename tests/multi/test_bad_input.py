@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What is refused, with which words, and that the right call works afterwards."""
+"""api.md 4, 5: What is refused, with which words, and that the right call works
+afterwards."""
 
 import inspect
 import os

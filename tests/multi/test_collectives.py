@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Every collective on every dtype and op, sync and async, bit for bit."""
+"""api.md 5: Every collective on every dtype and op, sync and async, bit for bit."""
 
 import itertools
 import os

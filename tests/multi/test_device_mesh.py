@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""torchcomms.device_mesh: a DeviceMesh over communicators that the user made."""
+"""api.md 15: torchcomms.device_mesh: a DeviceMesh over communicators that the user
+made."""
 
 import os
 import subprocess

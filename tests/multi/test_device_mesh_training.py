@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""DTensor, tensor parallel modules, FSDP2 and DDP on meshes of torchcomms."""
+"""api.md 15: DTensor, tensor parallel modules, FSDP2 and DDP on meshes of
+torchcomms."""
 
 import pytest
 import torch

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Lives of communicators, works and processes; waiting, deadlines, abort, signals."""
+"""api.md 4, 5, 6, 8: Lives of communicators, works and processes; waiting, deadlines,
+abort, signals."""
 
 import gc
 import os

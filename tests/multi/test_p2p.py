@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Sends, receives and batches between processes, through the object API."""
+"""api.md 5, 8: Sends, receives and batches between processes, through the object
+API."""
 
 import os
 import signal

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How ranks find each other: stores, launchers, environments."""
+"""api.md 4: How ranks find each other: stores, launchers, environments."""
 
 import gc
 import os

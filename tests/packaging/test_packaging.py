@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Source distribution, wheel, plain and editable installs, and incremental builds.
+"""api.md 1: Source distribution, wheel, plain and editable installs, and incremental
+builds.
 
 Every install goes to an environment of its own that sees this one's packages, has no
 index, and so can get neither another torch nor anything else.

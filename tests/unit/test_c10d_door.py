@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""How torch.distributed comes to know us: autoload, its absence, and shims that do not
-fit. Each in a process of its own, since `import torch` happens once."""
+"""api.md 1: How torch.distributed comes to know us: autoload, its absence, and shims
+that do not fit. Each in a process of its own, since `import torch` happens once."""
 
 import json
 import os

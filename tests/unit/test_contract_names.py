@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""api.md 1: modules, names, metaclass and entry points."""
+"""api.md 1, 5: modules, names, metaclass; backend objects, optional operations."""
 
 import gc
 import subprocess

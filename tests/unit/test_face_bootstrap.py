@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""new_comm: rank and size, stores, and backends by name."""
+"""api.md 1, 4: new_comm: rank and size, stores, and backends by name."""
 
 import os
 import re

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The stubs agree with the extension, and the code in docs/api runs."""
+"""api.md 1: The stubs agree with the extension, and the code in docs/api runs."""
 
 import os
 import re

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Import rules: both orders, no side effects, and what torch probes for."""
+"""api.md 1: Import rules: both orders, no side effects, and what torch probes for."""
 
 import os
 import subprocess

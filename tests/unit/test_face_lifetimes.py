@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Who keeps what alive, for how long, and how a process ends."""
+"""api.md 4, 5, 6, 8: Who keeps what alive, for how long, and how a process ends."""
 
 import gc
 import itertools

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""MemAllocator: which tensors it makes, how long they last, and what it refuses."""
+"""api.md 1, 5: MemAllocator: which tensors it makes, how long they last, and what it
+refuses."""
 
 import gc
 import os

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Every operation through the Python face: how it is called and what it gives."""
+"""api.md 5, 6: Every operation through the Python face: how it is called and what it
+gives."""
 
 import inspect
 from datetime import timedelta

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Bad arguments: refused before anything is sent; the text names the argument."""
+"""api.md 5, 6: Bad arguments: refused before anything is sent; the text names the
+argument."""
 
 from datetime import timedelta
 
