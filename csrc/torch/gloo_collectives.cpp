@@ -285,7 +285,10 @@ class Run {
             copy_all(in.split_with_sizes(in_lengths), each(call_.in_blocks));
         }
         opts.timeout = timeout_;
-        group_.alltoall_base(out, in, out_lengths, in_lengths, opts)->wait();
+        /* Gloo takes the lengths away. */
+        std::vector<int64_t> outs = out_lengths;
+        std::vector<int64_t> ins = in_lengths;
+        group_.alltoall_base(out, in, outs, ins, opts)->wait();
         if (call_.out_blocks.ptrs != nullptr) {
             copy_all(each(call_.out_blocks), out.split_with_sizes(out_lengths));
         }

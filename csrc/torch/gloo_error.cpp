@@ -19,13 +19,14 @@ gloo_op_name(tc_op_kind kind)
 
 namespace {
 
-/* The first line, without the place in gloo's sources. */
+/* The first line, without the place in gloo's sources and its advice. */
 std::string
 shorten(const char *what)
 {
     std::string text(what);
 
     text = text.substr(0, text.find('\n'));
+    text = text.substr(0, text.find(". This is typically"));
     if (!text.empty() && text[0] == '[' && text.find("] ") != std::string::npos) {
         text = text.substr(text.find("] ") + 2);
     }

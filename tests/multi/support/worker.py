@@ -44,7 +44,7 @@ class Rank:
 
         return FileStore(os.path.join(self.folder, name), self.size)
 
-    def comm(self, name="test", **options):
+    def comm(self, name="test", backend="ncclx", **options):
         import torch
 
         import torchcomms
@@ -54,7 +54,7 @@ class Rank:
         self._own_store = self._own_store or self.store()
         options.setdefault("store", self._own_store)
         os.environ["RANK"], os.environ["WORLD_SIZE"] = str(self.rank), str(self.size)
-        comm = torchcomms.new_comm("ncclx", torch.device("cpu"), name, **options)
+        comm = torchcomms.new_comm(backend, torch.device("cpu"), name, **options)
         return self.keep(comm)
 
     def keep(self, comm):
@@ -64,7 +64,7 @@ class Rank:
 
     def _end(self, failed):
         for comm in self._comms:
-            if failed:
+            if failed and comm.is_abort_supported():
                 comm.abort()
             # Broken or finalized by the function: both are the function's to check.
             with contextlib.suppress(RuntimeError):
