@@ -110,13 +110,15 @@ void
 gloo_at_exit()
 {
     std::unique_lock<std::mutex> lock(lingering_mutex);
-    auto delivered = [] {
-        return std::none_of(lingering.begin(), lingering.end(),
-                            [](const GlooPtr &comm) { return comm->has_sends(); });
+    auto on_the_way = [] {
+        return std::any_of(lingering.begin(), lingering.end(),
+                           [](const GlooPtr &comm) { return comm->has_sends(); });
     };
 
     /* Each send has a deadline, after which it is no longer waited for. */
-    lingering_less.wait(lock, delivered);
+    while (on_the_way()) {
+        lingering_less.wait_for(lock, std::chrono::milliseconds(20));
+    }
 }
 
 /* Queue ---------------------------------------------------------------------------- */
@@ -134,13 +136,13 @@ GlooComm::issue(tc_op *op)
         op->call.kind == TC_OP_BATCH) {
         return p2p_.issue(op);
     }
-    if (!serving_) {
+    if (!serving_.exchange(true)) {
         status = guard_gloo(gloo_op_name(op->call.kind), op->error,
                             [&] { start_thread(run_queue); });
         if (status != TC_OK) {
+            serving_.store(false);
             return status;
         }
-        serving_ = true;
     }
     std::lock_guard<std::mutex> lock(mutex_);
     op->next = nullptr;
@@ -217,6 +219,9 @@ gloo_finalize(void *ctx, tc_error *)
 void
 gloo_destroy(void *ctx)
 {
+    if (!gloo_of(ctx)->is_left()) {
+        gloo_of(ctx)->finalize();
+    }
     delete static_cast<GlooPtr *>(ctx);
 }
 

@@ -82,6 +82,13 @@ class GlooComm : public std::enable_shared_from_this<GlooComm> {
     start_thread(void (*body)(GlooComm *comm));
 
     bool
+    is_left()
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+
+        return leaving_;
+    }
+    bool
     has_sends()
     {
         return p2p_.has_sends();
@@ -114,7 +121,7 @@ class GlooComm : public std::enable_shared_from_this<GlooComm> {
     int threads_ = 0;
     bool leaving_ = false;
     bool lingers_ = false; /* the last thread closes it */
-    bool serving_ = false; /* of the issuing thread */
+    std::atomic<bool> serving_{false}; /* the queue has its thread */
     std::string broken_; /* of the queue's thread: why, once a collective has failed */
 
     friend class GlooP2p;

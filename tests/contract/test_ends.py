@@ -4,6 +4,7 @@
 import copy
 import gc
 import os
+import signal
 import warnings
 from datetime import timedelta
 
@@ -18,11 +19,13 @@ SUM = torchcomms.ReduceOp.SUM
 
 
 def missing(me, backend, later):
-    """The last rank does not come."""
+    """The last rank is there and does not call."""
+    over = me.store("over")
     comm = me.comm(
         backend=backend, timeout=SHORT, abort_process_on_timeout_or_error=False
     )
     if me.rank == SIZE - 1:
+        over.wait([f"over{r}" for r in range(SIZE - 1)])
         return
     tensor = torch.ones(4)
     if later:
@@ -35,14 +38,12 @@ def missing(me, backend, later):
             comm.all_reduce(tensor, SUM, False)
     with pytest.raises(RuntimeError):
         comm.barrier(False)
+    over.set(f"over{me.rank}", "1")
 
 
 @pytest.mark.parametrize("later", [False, True], ids=["sync", "async"])
 def test_a_missing_rank(fresh, backend, later):
-    pool = fresh(SIZE)
-    pool.start(missing, backend, later)
-    # The rank that does not come stays: its end would be another error.
-    assert all(outcome.ok for outcome in pool.finish())
+    fresh(SIZE).run(missing, backend, later)
 
 
 def of_one_call(me, backend):
@@ -108,6 +109,45 @@ def ends(me, backend):
 
 def test_finalize_completes_what_is_outstanding(ranks, backend):
     ranks(SIZE).run(ends, backend)
+
+
+def killed(me, backend):
+    comm = me.comm(backend=backend)
+    comm.barrier(False)
+    if me.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    with pytest.raises(RuntimeError, match="all_reduce"):
+        comm.all_reduce(torch.ones(1024), SUM, False)
+    with pytest.raises(RuntimeError):
+        comm.barrier(False)
+
+
+def test_a_rank_is_killed(fresh, backend):
+    pool = fresh(SIZE)
+    pool.start(killed, backend)
+    outcomes = pool.finish()
+    assert outcomes.pop(1).exit == -signal.SIGKILL
+    assert all(outcome.ok for outcome in outcomes), pool.describe(outcomes)
+
+
+def exit_amid(me, backend):
+    """What is in flight when the process exits goes with it."""
+    os.environ.update(RANK=str(me.rank), WORLD_SIZE=str(SIZE))
+    comm = torchcomms.new_comm(
+        backend, torch.device("cpu"), "amid", store=me.store("amid")
+    )
+    comm.barrier(False)
+    if me.rank != 0:
+        comm.all_reduce(torch.ones(1024), SUM, True)
+        comm.recv(torch.ones(1), 0, True)
+    globals()["kept"] = comm
+
+
+def test_an_exit_without_finalize(fresh, backend):
+    pool = fresh(SIZE, whole_exit=True)
+    pool.run(exit_amid, backend)
+    pool.close()
+    assert [w.exit_status() for w in pool.workers] == [0] * SIZE
 
 
 def last_words(me, backend):
