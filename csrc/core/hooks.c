@@ -331,7 +331,7 @@ check_event(const tc_comm *comm, const tc_hook_event *event, tc_error *err)
         return TC_OK;
     }
     TC_TRY(tc_call_check(event->call, comm->rank, comm->size, err));
-    return comm->backend->check(comm->ctx, event->call, err);
+    return comm->backend->check(comm->membership->ctx, event->call, err);
 }
 
 tc_status
