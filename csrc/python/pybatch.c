@@ -225,6 +225,7 @@ typedef struct batch_call {
     tc_py_state *state;
     tc_comm *comm;
     size_t count;
+    PyObject *ops; /* borrowed */
     tc_p2p *entries;
     tc_py_range *ranges;
     PyObject *owner;
@@ -288,7 +289,21 @@ read_op(batch_call *b, PyObject *op, size_t i)
 }
 
 static bool
-read_ops(batch_call *b, PyObject *ops)
+read_entries(void *ctx)
+{
+    batch_call *b = ctx;
+
+    b->bytes = 0;
+    for (size_t i = 0; i < b->count; i++) {
+        if (!read_op(b, PyTuple_GetItem(b->ops, (Py_ssize_t)i), i)) {
+            return false;
+        }
+    }
+    return tc_py_check_overlap(b->ranges, b->count);
+}
+
+static bool
+read_ops(batch_call *b)
 {
     b->owner = PyTuple_New((Py_ssize_t)b->count);
     b->entries = malloc(b->count * sizeof(b->entries[0]));
@@ -297,12 +312,13 @@ read_ops(batch_call *b, PyObject *ops)
         PyErr_NoMemory();
         return false;
     }
-    for (size_t i = 0; i < b->count; i++) {
-        if (!read_op(b, PyTuple_GetItem(ops, (Py_ssize_t)i), i)) {
-            return false;
-        }
-    }
-    return tc_py_check_overlap(b->ranges, b->count);
+    return read_entries(b);
+}
+
+static PyObject *
+give_owner(void *ctx)
+{
+    return Py_NewRef(((batch_call *)ctx)->owner);
 }
 
 /* Timeout and hints of a BatchP2POptions. */
@@ -329,14 +345,15 @@ static PyObject *
 issue_ops(tc_py_state *state, tc_comm *comm, PyObject *ops, bool async,
           uint64_t timeout_ns)
 {
-    batch_call b = {.state = state, .comm = comm, .count = (size_t)PyTuple_Size(ops)};
+    batch_call b = {
+        .state = state, .comm = comm, .count = (size_t)PyTuple_Size(ops), .ops = ops};
     PyObject *result = NULL;
 
     if (b.count == 0) {
         PyErr_SetString(PyExc_RuntimeError, "Cannot issue empty batch operation");
         return NULL;
     }
-    if (read_ops(&b, ops)) {
+    if (read_ops(&b)) {
         tc_call call = {
             .kind = TC_OP_BATCH,
             .dtype = b.entries[0].dtype,
@@ -345,7 +362,10 @@ issue_ops(tc_py_state *state, tc_comm *comm, PyObject *ops, bool async,
             .batch_count = b.count,
         };
 
-        result = tc_py_issue_call(state, comm, &call, b.bytes, timeout_ns, b.owner);
+        tc_py_issuing i = {state,      comm,       &call,        b.bytes,
+                           timeout_ns, give_owner, read_entries, &b};
+
+        result = tc_py_issue_call(&i);
     }
     free(b.ranges);
     free(b.entries);

@@ -38,20 +38,9 @@ raise_failure(tc_comm *comm, tc_status status, const tc_error *err)
     return tc_py_raise(status, err);
 }
 
-/* A call on its way into the core; `make_owner` makes what keeps its tensors. */
-typedef struct issuing {
-    tc_py_state *state;
-    tc_comm *comm;
-    const tc_call *call;
-    uint64_t bytes;
-    uint64_t timeout_ns;
-    PyObject *(*make_owner)(void *ctx);
-    void *ctx;
-} issuing;
-
 /* Ends a call that the core has accepted but not finished. */
 static PyObject *
-finish_pending(const issuing *i, tc_work *work, PyObject *owner)
+finish_pending(const tc_py_issuing *i, tc_work *work, PyObject *owner)
 {
     tc_error err = {0};
     tc_status status;
@@ -76,7 +65,7 @@ finish_pending(const issuing *i, tc_work *work, PyObject *owner)
 }
 
 static PyObject *
-issue_owned(const issuing *i)
+issue_owned(const tc_py_issuing *i)
 {
     tc_work *work;
     tc_error err;
@@ -110,7 +99,7 @@ issue_owned(const issuing *i)
 /* The same between the hooks. A post-hook of a synchronous call runs when it has
  * succeeded. */
 static PyObject *
-issue_hooked(const issuing *i, tc_py_subject *subject)
+issue_hooked(const tc_py_issuing *i, tc_py_subject *subject)
 {
     tc_hook_event event = {.kind = i->call->kind,
                            .async = i->call->async,
@@ -122,23 +111,19 @@ issue_hooked(const issuing *i, tc_py_subject *subject)
     if (status != TC_OK) {
         return tc_py_raise(status, &err);
     }
+    if (!i->read_again(i->ctx)) {
+        return NULL;
+    }
     return tc_py_hooks_finish(i->state, i->comm, &event, issue_owned(i));
 }
 
-static PyObject *
-give_owner(void *ctx)
-{
-    return Py_NewRef(ctx);
-}
-
 PyObject *
-tc_py_issue_call(tc_py_state *state, tc_comm *comm, const tc_call *call, uint64_t bytes,
-                 uint64_t timeout_ns, PyObject *owner)
+tc_py_issue_call(const tc_py_issuing *issuing)
 {
-    issuing i = {state, comm, call, bytes, timeout_ns, give_owner, owner};
     tc_py_subject subject = {0};
 
-    return tc_comm_has_hooks(comm) ? issue_hooked(&i, &subject) : issue_owned(&i);
+    return tc_comm_has_hooks(issuing->comm) ? issue_hooked(issuing, &subject)
+                                            : issue_owned(issuing);
 }
 
 /* A tuple of all arguments, lists as the tuples that were made of them. */
@@ -169,6 +154,17 @@ own_arguments(void *ctx)
 
 /* The arrays inside the blocks stay as they are: written before they are read. */
 static void
+reset_call(tc_py_issue *issue, bool async)
+{
+    issue->call = (tc_call){
+        .kind = issue->operation->kind, .dtype = TC_DTYPE_COUNT, .async = async};
+    issue->bytes = 0;
+    issue->in.tensors = issue->out.tensors = NULL;
+    issue->in.ptrs = issue->out.ptrs = NULL;
+    issue->in.counts = issue->out.counts = NULL;
+}
+
+static void
 begin(tc_py_issue *issue, const tc_py_operation *operation, PyObject *self,
       PyTypeObject *cls)
 {
@@ -177,11 +173,7 @@ begin(tc_py_issue *issue, const tc_py_operation *operation, PyObject *self,
     issue->rank = tc_comm_rank(issue->comm);
     issue->size = tc_comm_size(issue->comm);
     issue->operation = operation;
-    issue->call = (tc_call){.kind = operation->kind, .dtype = TC_DTYPE_COUNT};
-    issue->bytes = 0;
-    issue->in.tensors = issue->out.tensors = NULL;
-    issue->in.ptrs = issue->out.ptrs = NULL;
-    issue->in.counts = issue->out.counts = NULL;
+    reset_call(issue, false);
 }
 
 static void
@@ -247,6 +239,19 @@ show_part(void *ctx, tc_py_part part, bool list)
     return NULL;
 }
 
+static bool
+read_again(void *ctx)
+{
+    tc_py_issue *issue = ctx;
+
+    drop_blocks(&issue->in);
+    drop_blocks(&issue->out);
+    issue->rank = tc_comm_rank(issue->comm);
+    issue->size = tc_comm_size(issue->comm);
+    reset_call(issue, issue->call.async);
+    return issue->operation->build(issue);
+}
+
 PyObject *
 tc_py_issue_run(const tc_py_operation *operation, PyObject *self, PyTypeObject *cls,
                 PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
@@ -261,8 +266,8 @@ tc_py_issue_run(const tc_py_operation *operation, PyObject *self, PyTypeObject *
     }
     if (tc_py_check_configured(issue.comm) && read_common(&issue) &&
         operation->build(&issue)) {
-        issuing i = {issue.state,      issue.comm,    &issue.call, issue.bytes,
-                     issue.timeout_ns, own_arguments, &issue};
+        tc_py_issuing i = {issue.state,      issue.comm,    &issue.call, issue.bytes,
+                           issue.timeout_ns, own_arguments, read_again,  &issue};
 
         if (tc_comm_has_hooks(issue.comm)) {
             tc_py_subject subject = {.get = show_part, .ctx = &issue};

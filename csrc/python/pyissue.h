@@ -73,10 +73,23 @@ PyObject *
 tc_py_issue_run(const tc_py_operation *operation, PyObject *self, PyTypeObject *cls,
                 PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 
-/* The part behind the checks, for batches: `owner` holds all tensors. */
+/* A call on its way into the core. */
+typedef struct tc_py_issuing {
+    tc_py_state *state;
+    tc_comm *comm;
+    const tc_call *call;
+    uint64_t bytes;
+    uint64_t timeout_ns;
+    PyObject *(*make_owner)(void *ctx); /* what holds all tensors */
+    /* Fills the call once more, for a hook may have given a tensor other memory. False
+     * with an exception. */
+    bool (*read_again)(void *ctx);
+    void *ctx;
+} tc_py_issuing;
+
+/* The part behind the checks, for batches. */
 PyObject *
-tc_py_issue_call(tc_py_state *state, tc_comm *comm, const tc_call *call, uint64_t bytes,
-                 uint64_t timeout_ns, PyObject *owner);
+tc_py_issue_call(const tc_py_issuing *issuing);
 
 /* The name of parameter `i`. */
 const char *

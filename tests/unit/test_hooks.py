@@ -261,6 +261,17 @@ def test_batch(fake):
     assert (again, type(after), of) == (op_id, _comms.BatchOpIssuePostHookArgs, work)
 
 
+def test_a_batch_goes_with_the_memory_that_hooks_leave(pair):
+    sent, received = torch.ones(2), torch.zeros(4096)
+    pair[0].register_pre_hook(lambda *_: sent.set_(torch.full((4096,), 2.0)))
+    batch = pair[0].batch_op_create()
+    batch.send(sent, 1)
+    work = batch.issue(True)
+    pair[1].recv(received, 0, False)
+    work.wait()
+    assert received.tolist() == [2.0] * 4096
+
+
 def test_split(comm):
     journal = Journal(comm)
     rank = comm.get_rank()
@@ -443,6 +454,18 @@ def test_a_pre_hook_that_raises(alone):
     handle.remove()
     alone.all_reduce(tensor, torchcomms.ReduceOp.PREMUL_SUM(3), False)
     assert tensor.tolist() == [3.0, 3.0]
+
+
+def test_a_pre_hook_that_gives_a_tensor_other_memory(alone):
+    """What is communicated is the tensor as the hooks leave it."""
+    tensor, bad = torch.ones(2), torch.ones(2)
+    alone.register_pre_hook(lambda *_: tensor.set_(torch.full((4096,), 2.0)))
+    handle = alone.register_pre_hook(lambda *_: bad.set_(torch.ones(4, 4).t()))
+    alone.all_reduce(tensor, torchcomms.ReduceOp.PREMUL_SUM(3), False)
+    assert tensor.tolist() == [6.0] * 4096
+    with pytest.raises(RuntimeError, match="contiguous"):
+        alone.all_reduce(bad, SUM, False)
+    handle.remove()
 
 
 def test_a_post_hook_that_raises(alone):
