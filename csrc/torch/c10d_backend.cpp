@@ -54,7 +54,7 @@ TorchCommsBackend::shutdown()
 
     event.kind = TC_OP_FINALIZE;
     /* The second time nothing happens. */
-    if (core->comm_check_usable(comm_->get(), nullptr) == TC_OK) {
+    if (core->comm_check_usable(comm_->get(), nullptr) != TC_ERR_FINALIZED) {
         hooks = begin_hooks(comm_->get(), event, nothing);
     }
     tc_status status = core->comm_finalize(comm_->get(), watch.get(), &err);

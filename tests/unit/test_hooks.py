@@ -308,6 +308,23 @@ def test_finalize(comm):
     assert before != LAST_ID
 
 
+def test_hooks_before_the_first_reconfigure(world):
+    """They are registered, and finalize fires them, where there are no ranks yet."""
+    world(0, 1)
+    comm = torchcomms.new_comm(
+        "ncclx", torch.device("cpu"), name="later", enable_reconfigure=True
+    )
+    journal = Journal(comm)
+    with pytest.raises(RuntimeError, match="not initialized"):
+        comm.barrier(False)
+    assert journal.pres == []
+    comm.finalize()
+    assert [entry[:2] for entry in journal.pres] == [
+        (torchcomms.OpName.finalize, LAST_ID)
+    ]
+    assert len(journal.posts) == 1
+
+
 def test_every_class_has_its_place():
     for name in _comms.__all__:
         if name.endswith("HookArgs"):
@@ -549,6 +566,7 @@ def test_abort_hooks_are_for_failures(comm):
 
 
 def test_observe_a_completed_work(comm):
+    """api.md 6: what has happened is told at once."""
     events = []
     handle = comm.register_post_hook(
         lambda _, args: args._work._observe(lambda e, ns: events.append((e, ns)))
@@ -576,6 +594,7 @@ def check_events(events):
 
 
 def test_observe_a_pending_work(pair):
+    """api.md 6: each observer hears of everything once, in order."""
     events = []
     work = pair[0].recv(torch.ones(2), 1, True)
 
@@ -599,6 +618,7 @@ def test_observe_a_pending_work(pair):
 
 
 def test_observe_a_work_that_fails(pair):
+    """api.md 6: a failure is an end, too."""
     events = []
     work = pair[0].recv(torch.ones(2), 1, True, timeout=timedelta(milliseconds=20))
     work._observe(lambda e, ns: events.append(e))
