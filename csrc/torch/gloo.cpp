@@ -231,6 +231,9 @@ gloo_issue(void *ctx, tc_op *op)
     return gloo_of(ctx)->issue(op);
 }
 
+/* Read by torchcomms._comms_gloo. */
+const char *const kHints[] = {"hostname", "interface", "lazy", nullptr};
+
 tc_backend
 make_table()
 {
@@ -249,6 +252,7 @@ make_table()
         table.issue[kind] = gloo_issue;
     }
     table.issue[TC_OP_BATCH] = gloo_issue;
+    table.hints = kHints;
     table.flags = TC_BACKEND_NO_WAIT_BLOCKING | TC_BACKEND_NUMBERS_CHILDREN;
     return table;
 }

@@ -168,9 +168,8 @@ USES = (
     refused,
     small,
     memory,
+    hook,
 )
-if hasattr(torchcomms.TorchComm, "register_pre_hook"):
-    USES += (hook,)
 
 
 def cycle(rng):
