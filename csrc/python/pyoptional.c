@@ -26,19 +26,6 @@ refuse(PyObject *obj, PyTypeObject *cls, const tc_py_params *params,
     return tc_py_refuse_operation(obj, operation);
 }
 
-const char tc_py_optional_set_hints_doc[] = "set_hints($self, /, hints)\n--\n\n"
-                                            "Hints for later operations. Raises where\n"
-                                            "the backend has none.";
-
-PyObject *
-tc_py_optional_set_hints(PyObject *obj, PyTypeObject *cls, PyObject *const *args,
-                         Py_ssize_t nargs, PyObject *kwnames)
-{
-    static const tc_py_params params = {"set_hints", 1, {TC_PY_hints}};
-
-    return refuse(obj, cls, &params, "setHints", args, nargs, kwnames);
-}
-
 const char tc_py_optional_tensor_register_doc[] =
     "tensor_register($self, /, tensor)\n--\n\n"
     "Tells the backend of memory that many operations will use. Raises where\n"

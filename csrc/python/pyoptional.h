@@ -7,7 +7,6 @@
 
 /* Rows of the method table of TorchComm: X(name). */
 #define TC_PY_OPTIONAL(X) \
-    X(set_hints) \
     X(tensor_register) \
     X(tensor_deregister) \
     X(get_device_transport) \

@@ -174,7 +174,6 @@ def test_class_of_the_backend(alone):
 
 
 OPTIONAL = {
-    "setHints": lambda comm: comm.set_hints({"a": "b"}),
     "tensor_register": lambda comm: comm.tensor_register(torch.ones(1)),
     "tensor_deregister": lambda comm: comm.tensor_deregister(tensor=torch.ones(1)),
     "get_device_transport": lambda comm: comm.get_device_transport(),
@@ -196,7 +195,7 @@ def test_optional_operations(fake, alone, operation):
 
 def test_arguments_of_optional_operations(fake):
     for call, text in (
-        (lambda: fake.set_hints(), "missing required argument 'hints'"),
+        (lambda: fake.tensor_register(), "missing required argument 'tensor'"),
         (lambda: fake.new_window(tensors=1), "unexpected keyword argument 'tensors'"),
         (lambda: fake.all_gather_p_exec(0), "missing required argument 'input'"),
         (lambda: fake.get_backend_impl(1), "takes at most 0 positional"),
