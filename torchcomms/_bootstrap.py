@@ -101,8 +101,9 @@ def new_comm(
     MASTER_ADDR and MASTER_PORT that rank 0 hosts. A single rank needs neither.
 
     Args:
-        backend: `ncclx` or `torchcomms` (on a CPU device: shared memory), or `fake`
-            (moves nothing; always one rank), or a name that another package offers.
+        backend: `ncclx` or `torchcomms` (on a CPU device: shared memory), `gloo`
+            (torch's own), or `fake` (moves nothing; always one rank), or a name that
+            another package offers.
         device: the torch.device whose tensors the communicator takes.
         name: appears in errors and logs.
         abort_process_on_timeout_or_error: kept for GPU backends; a backend on a CPU

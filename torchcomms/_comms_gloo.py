@@ -5,6 +5,7 @@ The connections are made here, because the C++ part has no headers of gloo; oper
 are driven from csrc/torch/gloo.cpp without Python.
 """
 
+import contextlib
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -45,6 +46,17 @@ def _device(hints):
     return ProcessGroupGloo.create_default_device(lazy_init=lazy)
 
 
+@contextlib.contextmanager
+def _limited(store, seconds):
+    """Gloo waits as long as its store does, whose own limit is its owner's."""
+    before = store.timeout
+    store.set_timeout(timedelta(seconds=seconds))
+    try:
+        yield
+    finally:
+        store.set_timeout(before)
+
+
 def _group(store, rank, size, seconds, hints):
     from torch._C._distributed_c10d import ProcessGroupGloo
 
@@ -53,7 +65,8 @@ def _group(store, rank, size, seconds, hints):
     # One collective at a time, which keeps the order of their issue.
     options._threads = 1
     options._timeout = timedelta(seconds=seconds)
-    return ProcessGroupGloo(store, rank, size, options)
+    with _limited(store, seconds):
+        return ProcessGroupGloo(store, rank, size, options)
 
 
 def _address():
@@ -126,7 +139,6 @@ def _connect(given, name, rank, size, seconds, hints):
         else:
             fresh = _fresh_store(adapter, prefix, rank, seconds)
             store = PrefixStore(name, fresh)
-        store.set_timeout(timedelta(seconds=seconds))
         group = _group(store, rank, size, seconds, hints)
     finally:
         if own:
@@ -139,7 +151,6 @@ def _connect_child(parent, prefix, rank, size, seconds, hints):
     from torch._C._distributed_c10d import PrefixStore
 
     store = PrefixStore(prefix, parent.store)
-    store.set_timeout(timedelta(seconds=seconds))
     group = _group(store, rank, size, seconds, hints)
     return _Parts(group, store, parent.owner, None)
 

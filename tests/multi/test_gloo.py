@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """api.md 11: the backend `gloo` beside what tests/contract has for all backends."""
 
+import gc
 import os
 from datetime import timedelta
 
@@ -45,6 +46,23 @@ def work(me):
 
 def test_works(ranks):
     ranks(SIZE).run(work)
+
+
+def implementation(me):
+    from torchcomms._comms_gloo import TorchCommGloo
+
+    comm = me.comm(backend="gloo")
+    found = comm.get_backend_impl()
+    assert isinstance(found, TorchCommGloo)
+    assert isinstance(found, torchcomms.TorchCommBackend)
+    with pytest.warns(DeprecationWarning):
+        assert comm.unsafe_get_backend() is found
+    comm.finalize()
+    assert comm.get_backend_impl() is found
+
+
+def test_the_class_behind_it(ranks):
+    ranks(2).run(implementation)
 
 
 def lazy(me, hints):
@@ -126,6 +144,58 @@ def stores(me, persistent):
 @pytest.mark.parametrize("persistent", [False, True])
 def test_stores(ranks, persistent):
     ranks(SIZE).run(stores, persistent)
+
+
+class Written(dist.Store):
+    """A store in Python, over one of c10d's that nobody else keeps."""
+
+    def __init__(self, store):
+        super().__init__()
+        self.inner = store
+
+    def set(self, key, value):
+        self.inner.set(key, value)
+
+    def get(self, key):
+        return self.inner.get(key)
+
+    def add(self, key, amount):
+        return self.inner.add(key, amount)
+
+    def check(self, keys):
+        return self.inner.check(keys)
+
+    def wait(self, keys, timeout=timedelta(seconds=60)):
+        self.inner.wait(keys, timeout)
+
+
+def written(me, hints):
+    given = Written(me.store("given"))
+    comm = me.comm(backend="gloo", store=given, hints=hints)
+    del given
+    gc.collect()
+    use(comm)
+    use(me.keep(comm.split([1, 0], "child")))
+
+
+@pytest.mark.parametrize(
+    "hints", [{}, {"persistent_store": "true"}, {"persistent_store": "1", "lazy": "1"}]
+)
+def test_a_store_written_in_python(fresh, hints):
+    fresh(2).run(written, hints)
+
+
+def limits(me):
+    """The given store keeps its own timeout."""
+    given = me.store("given")
+    given.set_timeout(timedelta(seconds=123))
+    hints = {"persistent_store": "true"}
+    use(me.comm(backend="gloo", store=given, hints=hints))
+    assert given.timeout == timedelta(seconds=123)
+
+
+def test_the_timeout_of_a_given_store(ranks):
+    ranks(2).run(limits)
 
 
 def twice(me):
