@@ -55,7 +55,7 @@ def implementation(me):
     found = comm.get_backend_impl()
     assert isinstance(found, TorchCommGloo)
     assert isinstance(found, torchcomms.TorchCommBackend)
-    with pytest.warns(DeprecationWarning):
+    with pytest.warns(DeprecationWarning, match="older name"):
         assert comm.unsafe_get_backend() is found
     comm.finalize()
     assert comm.get_backend_impl() is found
