@@ -392,6 +392,7 @@ batch_issue(PyObject *obj, PyTypeObject *cls, PyObject *const *args, Py_ssize_t 
     bool async;
 
     if (!tc_py_bind(state, &params, args, nargs, kwnames, slots) ||
+        !tc_py_check_configured(comm_of(obj)) ||
         !tc_py_to_bool(slots[0], "async_op", &async) ||
         !read_options(state, slots[1], &timeout_ns)) {
         return NULL;

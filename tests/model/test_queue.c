@@ -197,7 +197,7 @@ check_end(void *ctx)
     for (int32_t r = 0; r < 2; r++) {
         const world_rank *rank = &g->w->ranks[r];
 
-        MODEL_CHECK(rank->comm->issued == rank->comm->ended);
+        MODEL_CHECK(rank->comm->membership->issued == rank->comm->membership->ended);
         MODEL_CHECK(rank->comm->refs == 1);
         MODEL_CHECK(rank->native->head == NULL);
         MODEL_CHECK(rank->native->inbox == NULL);

@@ -467,7 +467,7 @@ def start_up_arguments(me):
     refused(
         lambda: create(backend="NCCLX"), "failed to find backend", ModuleNotFoundError
     )
-    refused(lambda: create(enable_reconfigure=True), "reconfigure not implemented")
+    refused(lambda: create(enable_reconfigure=3), "enable_reconfigure", TypeError)
     refused(lambda: create(timeout=3), "timeout", TypeError)
     refused(lambda: create(hints={"a": 1}), "hints", TypeError)
     with pytest.raises(RuntimeError, match="cuda"):

@@ -80,14 +80,21 @@ def before(me):
         lambda: comm.barrier(False),
         lambda: comm.split([0], "child"),
         lambda: comm.batch_op_create().send(t, 0),
+        lambda: comm.batch_op_create().issue(False),
         comm.get_rank,
         comm.get_size,
         lambda: torchcomms._comms._BackendWrapper(comm),
     ]
+    fired = []
+    comm.register_pre_hook(lambda name, op_id, args: fired.append(name))
+    comm.register_post_hook(lambda op_id, args: fired.append("post"))
+    comm.register_abort_hook(lambda: fired.append("abort"))
     for call in calls:
         with pytest.raises(RuntimeError, match="not initialized"):
             call()
+    assert not fired
     comm.finalize()
+    assert fired == [torchcomms.OpName.finalize, "post"]
     with pytest.raises(RuntimeError, match="already finalized"):
         comm.finalize()
     with pytest.raises(RuntimeError, match="already finalized"):
@@ -294,6 +301,31 @@ def timeout_never_kills(me):
 
 def test_a_timeout_can_be_repaired(ranks):
     ranks(2).run(timeout_never_kills)
+
+
+class Alarm(Exception):
+    pass
+
+
+def raise_alarm(number, frame):
+    raise Alarm
+
+
+def interrupted(me):
+    comm, absent = fresh_comm(me), fresh_comm(me)
+    handles = [comm.get_init_handle(), absent.get_init_handle()]
+    signal.signal(signal.SIGALRM, raise_alarm)
+    for uuid, chosen in enumerate([handles, handles[::-1]]):
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        with pytest.raises(Alarm):
+            comm.reconfigure(uuid, chosen, LONG)
+        with pytest.raises(RuntimeError, match="not initialized"):
+            comm.get_size()
+    form(comm, me, 2, handles, [0])
+
+
+def test_a_signal_handler_may_end_it(ranks):
+    ranks(1).run(interrupted)
 
 
 def hints_and_timeout(me):

@@ -229,7 +229,7 @@ world_wait(world_rank *r, tc_work *work, tc_error *err)
 void
 world_tidy(world_rank *r)
 {
-    tc_work *spare = r->comm->spare;
+    tc_work *spare = r->comm->membership->spare;
 
     if (spare != NULL) {
         memset(&spare->op.call, 0, sizeof(spare->op.call));
@@ -240,7 +240,7 @@ world_tidy(world_rank *r)
     }
     memset(r->native->srcs, 0, (size_t)r->native->size * sizeof(r->native->srcs[0]));
     r->native->full_peer = -1;
-    r->comm->issued = 0;
-    r->comm->ended = 0;
+    r->comm->membership->issued = 0;
+    r->comm->membership->ended = 0;
     model_watch();
 }
