@@ -13,10 +13,10 @@ PAGE = ROOT / "docs/options.md"
 HEAD = """\
 # Options
 
-torchcomms reads these environment variables, each when a communicator is made, never
-at import. Blanks around a value are ignored and an empty value means the default. A yes
-or no is `1 true yes y` or `0 false no n`, in any case. A value that cannot be read is
-an error that names the variable and the value.
+torchcomms reads these environment variables, each when a communicator is made or it is
+first needed, never at import. Blanks around a value are ignored and an empty value
+means the default. A yes or no is `1 true yes y` or `0 false no n`, in any case. A value
+that cannot be read is an error that names the variable and the value.
 
 This page is made by `make docs` from the table in `csrc/base/options.h`.
 

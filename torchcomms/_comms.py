@@ -4,6 +4,10 @@
 Those of the C++ shim are looked up at their first use, since the shim needs torch.
 """
 
+import sys
+from types import ModuleType as _ModuleType
+
+from torchcomms import hooks as _public_hooks
 from torchcomms._bootstrap import new_comm
 from torchcomms._core import (
     BatchSendRecv,
@@ -96,6 +100,21 @@ __all__ = [
     "new_comm",
     "register_backend",
 ]
+
+
+def _submodule(name, **names):
+    """A module without a file, which `import` finds too."""
+    module = _ModuleType(f"{__name__}.{name}")
+    vars(module).update(names)
+    sys.modules[module.__name__] = module
+    return module
+
+
+hooks = _submodule(
+    "hooks",
+    clog=_submodule("hooks.clog", clog=_public_hooks.clog),
+    fr=_submodule("hooks.fr", FlightRecorderHook=_public_hooks.FlightRecorderHook),
+)
 
 
 def __getattr__(name):

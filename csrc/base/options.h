@@ -63,7 +63,22 @@
       "given; the hint `interface` goes before it.") \
     X(SERIALIZATION, "TORCHCOMMS_SERIALIZATION", STRING, "", 0, 31, \
       "How torchcomms.objcol writes objects: as torch.save does, or `pickle`. Read " \
-      "once; no other word is legal.")
+      "once; no other word is legal.") \
+    X(HEALTH_CHECK_WAIT_MS, "TORCHCOMM_HEALTH_CHECK_WAIT_MS", INT, "-1", -1, 86400000, \
+      "How long an abort hook of the flight recorder waits where an error aborts the " \
+      "process, so that a dump can be fetched before, in milliseconds. Negative: " \
+      "15000, and on a CPU device, where no error aborts the process, not at all.") \
+    X(FR_BUFFER_SIZE, "TORCHCOMM_FR_BUFFER_SIZE", INT, "2000", 1, 16777216, \
+      "Entries of the flight recorder that the process shares.") \
+    X(FR_DUMP_TEMP_FILE, "TORCHCOMM_FR_DUMP_TEMP_FILE", STRING, "", 0, 1023, \
+      "File of a flight recorder dump, without the rank, which is appended. Empty: " \
+      "torch/comm_lib_trace_rank_ in XDG_CACHE_HOME. Read at the first dump.") \
+    X(FR_DUMP_DYNAMIC_FILE_NAME, "TORCHCOMM_FR_DUMP_DYNAMIC_FILE_NAME", BOOL, "false", \
+      0, 1, \
+      "TORCHCOMM_FR_DUMP_TEMP_FILE is the whole name, and is read at each dump.") \
+    X(CACHE_HOME, "XDG_CACHE_HOME", STRING, "", 0, 1023, \
+      "Folder for flight recorder dumps. Empty: .cache in HOME.") \
+    X(HOME, "HOME", STRING, "", 0, 1023, "The user's folder, see XDG_CACHE_HOME.")
 
 typedef enum tc_option {
 #define TC_OPTION_ID(id, variable, type, fallback, min, max, help) TC_OPT_##id,

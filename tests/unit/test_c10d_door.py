@@ -226,7 +226,9 @@ def test_what_import_torch_has_to_import_of_ours(site):
         f"torchcomms.{name}"
         for name in (
             "_backend_wrapper", "_backends", "_bootstrap", "_c10d", "_comms", "_core",
-            "_enums", "_options", "hooks",
+            "_comms.hooks", "_comms.hooks.clog", "_comms.hooks.fr", "_enums",
+            "_hook_args", "_metaclass", "_opaque_meta", "_options", "_python_backend",
+            "_window", "hooks", "hooks.clog", "hooks.fr",
         )
     }  # fmt: skip
     # Of others only what reads for which torch the shim was built.

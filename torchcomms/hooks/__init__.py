@@ -1,29 +1,24 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Hooks that are attached to communicators."""
+"""Hooks that are attached to communicators.
 
-from torchcomms import _core
+`clog` is the class; the package of that name is in sys.modules. `import torch` imports
+this package: what the classes need waits for their first use.
+"""
 
-__all__ = ["FlightRecorderHook"]
+from typing import TYPE_CHECKING
+
+from torchcomms.hooks.clog import clog
+from torchcomms.hooks.fr import FlightRecorderHook
+
+if TYPE_CHECKING:
+    from torchcomms.hooks.nan_check import NanCheckHook
+
+__all__ = ["clog", "FlightRecorderHook", "NanCheckHook"]  # noqa: RUF022
 
 
-class FlightRecorderHook:
-    """Names the communicators whose operations are to be recorded.
+def __getattr__(name):
+    if name == "NanCheckHook":
+        from torchcomms.hooks.nan_check import NanCheckHook
 
-    The core records every operation in a ring of its process anyway; `max_entries`
-    and `isolated` do not change that.
-    """
-
-    def __init__(self, max_entries: int = 2048, isolated: bool = False) -> None:
-        self.max_entries = max_entries
-        self.isolated = isolated
-        self._names: list[str] = []
-
-    def register_with_comm(self, comm: _core.TorchComm) -> None:
-        """May be called for several communicators."""
-        if not isinstance(comm, _core.TorchComm):
-            raise TypeError(f"comm must be a torchcomms.TorchComm, but got {comm!r}")
-        self._names.append(comm.get_name())
-
-    def is_enabled(self) -> bool:
-        """Whether a communicator was registered."""
-        return bool(self._names)
+        return NanCheckHook
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
