@@ -3,6 +3,7 @@
 #include "torch/c10d_backend.h"
 #include "torch/dispatcher.h"
 #include "torch/gloo.h"
+#include "torch/handlers.h"
 #include "torch/tensor.h"
 
 namespace py = pybind11;
@@ -143,6 +144,7 @@ PYBIND11_MODULE(_backend_wrapper, m)
     m.attr("built_for") = TORCH_VERSION;
     connect();
     py::module_::import("torch._C._distributed_c10d");
+    register_handlers();
     py::class_<BackendOptions, c10d::Backend::Options,
                c10::intrusive_ptr<BackendOptions>>(m, "_BackendWrapperOptions")
         .def(py::init(&make_options))
