@@ -77,6 +77,8 @@ GlooComm::close()
         return;
     }
     pybind11::gil_scoped_acquire gil;
+    /* The communicator may be dropped while an exception is on its way. */
+    pybind11::error_scope pending;
     try {
         pybind11::module_::import("torchcomms._comms_gloo").attr("_leave")(*parts_);
     } catch (pybind11::error_already_set &e) {

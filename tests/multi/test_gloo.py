@@ -65,6 +65,17 @@ def test_the_class_behind_it(ranks):
     ranks(2).run(implementation)
 
 
+def dropped_by_an_error(me):
+    """The exception that drops a communicator arrives as it was."""
+    os.environ.update(RANK="0", WORLD_SIZE="1")
+    with pytest.raises(RuntimeError, match="getInitHandle not implemented"):
+        torchcomms.new_comm("gloo", torch.device("cpu"), "x").get_init_handle()
+
+
+def test_dropped_by_an_error(fresh):
+    fresh(1).run(dropped_by_an_error)
+
+
 def lazy(me, hints):
     """Connects on first use: a peer that does nothing holds up no other."""
     comm = me.comm(backend="gloo", hints={"lazy": "", **hints})
