@@ -228,6 +228,7 @@ check_work_failure(tc_comm *comm)
     tc_hooks_work_ended(work);
     CHECK(p.runs == 1);
     tc_work_release(work);
+    tc_hook_remove(hook);
     tc_hook_release(hook);
 }
 

@@ -9,6 +9,7 @@
 #include "backend/native/state.h"
 #include "base/affinity.h"
 #include "base/cache.h"
+#include "base/dtype.h"
 #include "base/error.h"
 #include "base/log.h"
 
@@ -293,6 +294,23 @@ native_parking(void *ctx, tc_parking *parking)
     };
 }
 
+/* What issuing would refuse. */
+static tc_status
+native_check(void *ctx, const tc_call *call, tc_error *err)
+{
+    const tc_native *comm = ctx;
+    tc_reduce_fn fn;
+
+    if (!tc_engine_is_ours(comm->engine)) {
+        return tc_error_set(err, TC_ERR_FORKED,
+                            "%s on communicator '%s' in a forked child",
+                            tc_op_name(call->kind), comm->name);
+    }
+    return tc_op_reduces(call->kind)
+               ? tc_reduce_find(call->dtype, call->redop, &fn, err)
+               : TC_OK;
+}
+
 static tc_status
 native_memory_alloc(tc_engine *engine, tc_device device, uint64_t bytes,
                     tc_memory *memory_p, tc_error *err)
@@ -339,7 +357,7 @@ static const tc_backend native = {
     .parking = native_parking,
     .detach = tc_native_detach,
     .memory_alloc = native_memory_alloc,
-    .check = tc_native_check,
+    .check = native_check,
     .comm_revoke = native_revoke,
     .comm_is_broken = native_is_broken,
     .endpoint_open = tc_native_endpoint_open,

@@ -370,26 +370,15 @@ prepare_collective(tc_native *comm, tc_op *op)
 }
 
 static tc_status
-check_process(const tc_native *comm, tc_op_kind kind, tc_error *err)
+check_process(const tc_native *comm, tc_op *op)
 {
     if (!tc_engine_is_ours(comm->engine)) {
-        return tc_error_set(err, TC_ERR_FORKED,
+        return tc_error_set(op->error, TC_ERR_FORKED,
                             "%s on communicator '%s' in a forked child: only the "
                             "process that made a communicator can use it",
-                            tc_op_name(kind), comm->name);
+                            tc_op_name(op->call.kind), comm->name);
     }
     return TC_OK;
-}
-
-tc_status
-tc_native_check(void *ctx, const tc_call *call, tc_error *err)
-{
-    tc_reduce_fn fn;
-
-    TC_TRY(check_process(ctx, call->kind, err));
-    return tc_op_reduces(call->kind)
-               ? tc_reduce_find(call->dtype, call->redop, &fn, err)
-               : TC_OK;
 }
 
 /* Leaves the operation to the queue. */
@@ -413,7 +402,7 @@ tc_native_issue_collective(void *ctx, tc_op *op)
     bool async = op->call.async;
     tc_status status = TC_PENDING;
 
-    TC_TRY(check_process(comm, op->call.kind, op->error));
+    TC_TRY(check_process(comm, op));
     TC_TRY(prepare_collective(comm, op));
     record_begin(comm, op);
     if (!try_lock(comm)) {
@@ -478,7 +467,7 @@ tc_native_issue_p2p(void *ctx, tc_op *op)
     bool async = op->call.async;
     tc_status status;
 
-    TC_TRY(check_process(comm, op->call.kind, op->error));
+    TC_TRY(check_process(comm, op));
     nop->seq = 0;
     nop->inside = false;
     nop->finished = false;

@@ -145,10 +145,6 @@ tc_native_split_end(void *ctx, const tc_comm_config *config, const tc_split *spl
 
 /* queue.c: order and progress ---------------------------------------------------- */
 
-/* What issuing would refuse. */
-tc_status
-tc_native_check(void *ctx, const tc_call *call, tc_error *err);
-
 tc_status
 tc_native_issue_collective(void *ctx, tc_op *op);
 
