@@ -13,11 +13,12 @@ import torch
 from torch._C._distributed_c10d import AllreduceOptions
 
 import torchcomms
-from torchcomms import _comms, _core
+from torchcomms import _comms
 from unit.thread_ranks import leave, make_ranks, on_all
 
 SUM = torchcomms.ReduceOp.SUM
 LAST_ID = 2**64 - 1
+RANK = torchcomms.TorchComm.get_rank
 
 
 @pytest.fixture(params=["fake", "alone"])
@@ -168,22 +169,10 @@ def with_more(build, **more):
     return both
 
 
-def nothing(comm):
-    return {}, {}
-
-
-def root_of(comm):
-    return comm.get_rank()
-
-
-def sum_of(comm):
-    return SUM
-
-
 OPERATIONS = {
-    "broadcast": ("Broadcast", with_more(one_tensor, root=root_of)),
-    "all_reduce": ("AllReduce", with_more(one_tensor, op=sum_of)),
-    "reduce": ("Reduce", with_more(one_tensor, root=root_of, op=sum_of)),
+    "broadcast": ("Broadcast", with_more(one_tensor, root=RANK)),
+    "all_reduce": ("AllReduce", with_more(one_tensor, op=lambda _: SUM)),
+    "reduce": ("Reduce", with_more(one_tensor, root=RANK, op=lambda _: SUM)),
     "all_gather": ("AllGather", list_out),
     "all_gather_v": ("AllGatherV", list_out),
     "all_gather_single": ("AllGatherSingle", whole_out),
@@ -193,10 +182,10 @@ OPERATIONS = {
     "all_to_all_single": ("AllToAllSingle", wholes),
     "all_to_all_v_single": ("AllToAllVSingle", splits),
     "all_to_all": ("AllToAll", lists),
-    "barrier": ("Barrier", nothing),
+    "barrier": ("Barrier", lambda _: ({}, {})),
     "scatter": ("Scatter", scattered),
     "gather": ("Gather", gathered),
-    "gather_single": ("GatherSingle", with_more(whole_out, root=root_of)),
+    "gather_single": ("GatherSingle", with_more(whole_out, root=RANK)),
 }
 
 
@@ -808,7 +797,3 @@ def test_hooks_of_a_forked_child_are_refused(alone):
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     alone.barrier()
-
-
-def test_core_offers_the_same(fake):
-    assert _core.RemovableHandle is torchcomms.RemovableHandle
