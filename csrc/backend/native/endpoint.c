@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Where a communicator is found that has no ranks yet, and how its peers meet there. */
+#include "backend/native/endpoint.h"
+
 #include "backend/native/state.h"
 #include "base/error.h"
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/native/endpoint.h"
 #include "backend/native/state.h"
 #include "base/affinity.h"
 #include "base/cache.h"
