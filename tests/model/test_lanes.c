@@ -124,8 +124,9 @@ static const fault faults[] = {
      OP_BROADCAST, "wrong data"},
     {"lanes, fault: acknowledged before it is read", release_before_reading, OP_SCATTER,
      "wrong data"},
+    /* The reader waits for a number that was written over. */
     {"lanes, fault: a full lane is written", ignore_full_lanes, OP_BROADCAST,
-     "ranks disagree"},
+     "nobody can go on"},
     {"lanes, fault: one reader's acknowledgement is enough", ask_one_reader,
      OP_BROADCAST, "ranks disagree"},
     {"lanes, fault: published before it is written", publish_before_writing, OP_SCATTER,
