@@ -127,7 +127,7 @@ def test_a_failing_rank_ends_the_benchmark():
 
 
 def test_a_wrong_peer_fails_the_benchmark(tmp_path):
-    done = python(*BENCH, "--backends", "ncclx,fake", "--ops", "all_gather",
+    done = python(*BENCH, "--backends", "ncclx,fake", "--ops", "all_reduce",
                   "--sizes", "64", *TINY)  # fmt: skip
     assert done.returncode == 1
     assert "torchcomms:fake: WRONG RESULT" in done.stdout

@@ -70,7 +70,10 @@ def check_installed(python, cwd, below):
     place, *entries = run(python, "-c", LOOK, cwd=cwd).splitlines()
     assert pathlib.Path(place).is_relative_to(below), place
     assert sorted(set(entries)) == [
-        f"{name} torchcomms._core" for name in ("fake", "ncclx", "torchcomms")
+        "fake torchcomms._core",
+        "gloo torchcomms._comms_gloo",
+        "ncclx torchcomms._core",
+        "torchcomms torchcomms._core",
     ]
 
 

@@ -60,6 +60,7 @@ class Recorder:
     def reset(self) -> None:
         with self._lock:
             self._entries.clear()
+            self._forget_groups_locked()
             self._recorded = 0
 
     def size(self) -> int:
