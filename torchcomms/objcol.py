@@ -96,6 +96,12 @@ def _check_list(name, value):
         raise TypeError(f"{name} must be a list, but got {type(value).__name__}")
 
 
+def _check_filled(name, value):
+    _check_list(name, value)
+    if not value:
+        raise ValueError(f"{name} must not be empty")
+
+
 def _check_length(name, value, wanted):
     _check_list(name, value)
     if len(value) != wanted:
@@ -176,9 +182,7 @@ def send_object_list(
     timeout: timedelta | None = None,
 ) -> None:
     """Sends the objects to rank `dst`, which calls `recv_object_list`."""
-    _check_list("object_list", object_list)
-    if not object_list:
-        raise ValueError("object_list must not be empty")
+    _check_filled("object_list", object_list)
     sizes, data = _pack(object_list, comm.get_device())
     comm.send(tensor=sizes, dst=dst, async_op=False, timeout=timeout)
     comm.send(tensor=data, dst=dst, async_op=False, timeout=timeout)
@@ -192,9 +196,7 @@ def recv_object_list(
     weights_only: bool = True,
 ) -> None:
     """Fills the list, which is as long as the sender's, with objects of rank `src`."""
-    _check_list("object_list", object_list)
-    if not object_list:
-        raise ValueError("object_list must not be empty")
+    _check_filled("object_list", object_list)
     device = comm.get_device()
     sizes = torch.zeros(len(object_list), dtype=torch.int64, device=device)
     comm.recv(tensor=sizes, src=src, async_op=False, timeout=timeout)
@@ -211,9 +213,7 @@ def broadcast_object_list(
     weights_only: bool = True,
 ) -> None:
     """Overwrites the list with the root's, which is as long; the root keeps its own."""
-    _check_list("object_list", object_list)
-    if not object_list:
-        raise ValueError("object_list must not be empty")
+    _check_filled("object_list", object_list)
     device = comm.get_device()
     is_root = comm.get_rank() == root
     if is_root:
